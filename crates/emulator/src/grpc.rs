@@ -3,12 +3,13 @@
 //! Every call goes through one codec and has one type, so the server is compiled once, not once for
 //! each method.
 
+use std::future::ready;
 use std::pin::Pin;
 
+use futures_util::{Stream, stream};
 use hyper::body::{Bytes, Incoming};
 use prost::Message;
 use prost::bytes::{Buf, BufMut};
-use tokio_stream::Stream;
 use tonic::codec::{BufferSettings, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::server::{Grpc, ServerStreamingService};
 use tonic::{Request, Response, Status};
@@ -51,7 +52,7 @@ pub(crate) fn read<Q: Message + Default>(bytes: &[u8]) -> Result<Q, Status> {
 
 /// Returns a reply of one message.
 pub(crate) fn one(message: &impl Message) -> Messages {
-    Box::pin(tokio_stream::once(Ok(message.encode_to_vec())))
+    Box::pin(stream::once(ready(Ok(message.encode_to_vec()))))
 }
 
 struct Method(Call);

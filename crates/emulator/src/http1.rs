@@ -31,8 +31,9 @@ pub(crate) async fn whole(request: Request<Incoming>) -> Result<(Parts, Bytes), 
 /// UNIMPLEMENTED for a field that `T` doesn't have, INVALID_ARGUMENT for anything else; both name the field.
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
     let body = if body.is_empty() { b"{}" } else { body };
-    let mut fields: Map<String, Value> = serde_json::from_slice(body)
-        .map_err(|error| Error::invalid_argument(format!("the request is no JSON object: {error}")))?;
+    let mut fields: Map<String, Value> = serde_json::from_slice(body).map_err(|error| {
+        Error::invalid_argument(format!("the request is no JSON object: {error}"))
+    })?;
     without_nulls(&mut fields);
     serde_path_to_error::deserialize(fields).map_err(|error| {
         // Nothing else of the error tells.

@@ -5,18 +5,13 @@ mod arguments;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use arguments::{Command, HELP, Serve};
+use arguments::Arguments;
+use clap::Parser;
 use spindle_emulator::Emulator;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let outcome = match Command::parse(std::env::args_os().skip(1)) {
-        Ok(Command::Help) => say(HELP),
-        Ok(Command::Version) => say(concat!("spindle-emulator ", env!("CARGO_PKG_VERSION"), "\n")),
-        Ok(Command::Serve(serve)) => run(&serve).await,
-        Err(error) => Err(error),
-    };
-    match outcome {
+    match run(&Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("spindle-emulator: {error}");
@@ -25,30 +20,31 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(serve: &Serve) -> Result<(), String> {
-    let ddl = match &serve.ddl {
+async fn run(arguments: &Arguments) -> Result<(), String> {
+    let ddl = match &arguments.ddl {
         None => String::new(),
         Some(path) => std::fs::read_to_string(path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
     };
     // Before anything can be connected to, so that no signal is missed.
     let ended = ended().map_err(|error| format!("cannot listen for signals: {error}"))?;
-    let mut builder = Emulator::builder().host(serve.host).port(serve.port).rest(serve.rest);
-    if serve.lenient_ddl {
+    let mut builder =
+        Emulator::builder().host(arguments.host).port(arguments.port).rest(arguments.rest());
+    if arguments.lenient_ddl {
         builder = builder.lenient_ddl();
     }
-    if let Some(port) = serve.control {
+    if let Some(port) = arguments.control {
         builder = builder.control(port);
     }
     let emulator = builder.start().await.map_err(|error| cannot_listen(&error))?;
-    for database in &serve.databases {
+    for database in &arguments.databases {
         emulator
             .create_database(database, &ddl)
             .await
             .map_err(|error| format!("cannot create {database}: {}", error.message()))?;
     }
     let mut text = format!("export SPANNER_EMULATOR_HOST={}\n", emulator.address());
-    for database in &serve.databases {
+    for database in &arguments.databases {
         text.push_str(&format!("# serving {database}\n"));
     }
     text.push_str(&format!("# administration over REST on {}\n", emulator.rest_endpoint()));

@@ -7,10 +7,9 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use spindle_emulator_fuzz::engine::{Code, Database, ReadWriteOptions, Timestamp, Type, Value};
-use spindle_emulator_fuzz::sql::{
-    InTransaction, Parameter, Parameters, Prepared, Untyped, execute, parse_ddl,
-};
+use prost_types::value::Kind;
+use spindle_emulator_fuzz::engine::{Code, Database, Handle, ReadWriteOptions, Timestamp, Type, Value};
+use spindle_emulator_fuzz::sql::{InTransaction, Parameter, Parameters, Prepared, execute, parse_ddl};
 
 const TABLES: &str = "
     CREATE TABLE locktable (
@@ -47,27 +46,25 @@ fn world() -> &'static World {
             let database = Database::default();
             database.change_schema(&parse_ddl(TABLES).expect("right")).expect("right");
             let transaction = database.begin(&ReadWriteOptions::default());
-            let mut access = InTransaction::read_write(&database, transaction);
+            let mut access = InTransaction::new(&database, Handle::ReadWrite(transaction));
             let rows = Prepared::new(ROWS).expect("right");
             execute(&rows, &Parameters::default(), &mut access).await.expect("right");
             database.commit(transaction, &[]).await.expect("right");
             database
         });
         let parameters = Parameters::from_iter([
-            ("name", Parameter::Untyped(Untyped::Text("n".into()))),
-            ("token", Parameter::Untyped(Untyped::Text("2026-01-02T03:04:05Z".into()))),
+            ("name", Parameter::Untyped("n".into())),
+            ("token", Parameter::Untyped("2026-01-02T03:04:05Z".into())),
             ("i", Parameter::Typed(Type::Int64, Value::Int64(i64::MAX))),
-            ("n", Parameter::Untyped(Untyped::Null)),
-            ("f", Parameter::Untyped(Untyped::Number(0.5))),
+            ("n", Parameter::Untyped(Kind::NullValue(0).into())),
+            ("f", Parameter::Untyped(0.5.into())),
             (
                 "l",
-                Parameter::Untyped(Untyped::List(vec![
-                    Untyped::Text("1".into()),
-                    Untyped::Null,
-                    Untyped::Text("2".into()),
-                ])),
+                Parameter::Untyped(
+                    vec!["1".into(), Kind::NullValue(0).into(), "2".into()].into(),
+                ),
             ),
-            ("b", Parameter::Untyped(Untyped::Bool(true))),
+            ("b", Parameter::Untyped(true.into())),
             ("s", Parameter::Typed(Type::String, Value::String("2026-01-02".into()))),
             ("g", Parameter::Typed(Type::Timestamp, Value::Timestamp(Timestamp::MAX))),
         ]);
@@ -81,7 +78,7 @@ fuzz_target!(|text: &str| {
         let transaction = database.begin(&ReadWriteOptions::default());
         for text in text.split("\n;;\n").take(8) {
             let Ok(statement) = Prepared::new(text) else { continue };
-            let mut access = InTransaction::read_write(database, transaction);
+            let mut access = InTransaction::new(database, Handle::ReadWrite(transaction));
             if let Err(error) = execute(&statement, parameters, &mut access).await {
                 assert!(!error.message().is_empty());
                 assert!(!matches!(error.code(), Code::Internal | Code::Unknown), "{error}");

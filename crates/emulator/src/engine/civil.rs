@@ -3,60 +3,30 @@
 use std::fmt;
 use std::time::Duration;
 
-const SECONDS_PER_DAY: i64 = 86_400;
+use chrono::{DateTime, NaiveDate};
+
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 
-/// A calendar date, as days since 1970-01-01, between the years 1 and 9999.
+/// A calendar date between the years 1 and 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Date(i32);
+pub struct Date(NaiveDate);
 
 impl Date {
-    /// The earliest date Spanner can store.
-    pub const MIN: Date = Date(-719_162);
-    /// The latest date Spanner can store.
-    pub const MAX: Date = Date(2_932_896);
-
-    /// Returns the date this many days after 1970-01-01, if Spanner can store it.
-    pub fn from_days(days: i64) -> Option<Date> {
-        let date = Date(i32::try_from(days).ok()?);
-        (Date::MIN..=Date::MAX).contains(&date).then_some(date)
-    }
-
-    /// Returns the date with this year, month (1 to 12) and day (1 to 31), if there is one.
-    pub fn from_civil(year: i64, month: u32, day: u32) -> Option<Date> {
-        if !(1..=9999).contains(&year) || !(1..=12).contains(&month) {
-            return None;
-        }
-        if day < 1 || day > days_in_month(year, month) {
-            return None;
-        }
-        Date::from_days(days_from_civil(year, month, day))
-    }
-
-    /// Days since 1970-01-01.
-    pub fn days(self) -> i64 {
-        i64::from(self.0)
-    }
-
-    /// Year, month and day.
-    pub fn civil(self) -> (i64, u32, u32) {
-        civil_from_days(self.days())
-    }
-
     /// Reads `YYYY-MM-DD`; one-digit months and days are accepted.
     pub fn parse(text: &str) -> Option<Date> {
-        let mut parts = text.splitn(3, '-');
-        let year = digits(parts.next()?, 4, 4)?;
-        let month = digits(parts.next()?, 1, 2)?;
-        let day = digits(parts.next()?, 1, 2)?;
-        Date::from_civil(year, u32::try_from(month).ok()?, u32::try_from(day).ok()?)
+        let mut rest = Reader(text);
+        rest.date().filter(|_| rest.0.is_empty())
+    }
+
+    /// Nanoseconds from the epoch to its beginning.
+    pub(crate) fn nanos(self) -> i128 {
+        i128::from(self.0.to_epoch_days()) * 86_400 * NANOS_PER_SECOND
     }
 }
 
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (year, month, day) = self.civil();
-        write!(f, "{year:04}-{month:02}-{day:02}")
+        self.0.fmt(f)
     }
 }
 
@@ -137,35 +107,21 @@ impl Timestamp {
     /// Reads RFC 3339: `2026-01-02T03:04:05.000006Z`, in UTC and with up to nine digits of
     /// fraction. This is the form in which timestamps travel in requests.
     pub fn parse_rfc3339(text: &str) -> Option<Timestamp> {
-        let (date, rest) = text.split_at_checked(10)?;
-        let date = Date::parse(date)?;
-        let time = rest.strip_prefix('T')?.strip_suffix('Z')?;
-        let (clock, fraction) = time.split_once('.').unwrap_or((time, "0"));
-        if fraction.is_empty() || fraction.len() > 9 {
-            return None;
-        }
-        let nanos = digits(fraction, 1, 9)? * 10_i64.pow(9 - fraction.len() as u32);
-        let mut parts = clock.splitn(3, ':');
-        let hour = digits(parts.next()?, 2, 2).filter(|hour| *hour < 24)?;
-        let minute = digits(parts.next()?, 2, 2).filter(|minute| *minute < 60)?;
-        let second = digits(parts.next()?, 2, 2).filter(|second| *second < 60)?;
-        let seconds = date.days() * SECONDS_PER_DAY + hour * 3_600 + minute * 60 + second;
-        Timestamp::from_parts(seconds, u32::try_from(nanos).ok()?)
-    }
-
-    /// Returns the calendar date in UTC.
-    pub fn date(self) -> Date {
-        // The range of timestamps is the range of dates.
-        Date(self.seconds().div_euclid(SECONDS_PER_DAY) as i32)
+        let mut rest = Reader(text);
+        let date = rest.date()?;
+        let has_whole_date = text.len() - rest.0.len() == "YYYY-MM-DD".len();
+        let clock = (has_whole_date && rest.mark('T')).then(|| rest.clock(2, 59))??;
+        let is_done = rest.mark('Z') && rest.0.is_empty();
+        Timestamp::from_nanos(date.nanos() + clock).filter(|_| is_done)
     }
 }
 
 impl fmt::Display for Timestamp {
     /// RFC 3339 in UTC, with as many digits of fraction as the value needs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let second = self.seconds().rem_euclid(SECONDS_PER_DAY);
-        let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-        write!(f, "{}T{hour:02}:{minute:02}:{second:02}", self.date())?;
+        // The range of years is within chrono's.
+        let time = DateTime::from_timestamp_secs(self.seconds()).unwrap_or_default();
+        write!(f, "{}", time.format("%FT%T"))?;
         let nanos = self.subsec_nanos();
         if nanos > 0 {
             write!(f, ".{}", format!("{nanos:09}").trim_end_matches('0'))?;
@@ -174,65 +130,47 @@ impl fmt::Display for Timestamp {
     }
 }
 
-fn digits(text: &str, least: usize, most: usize) -> Option<i64> {
-    let all_digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    ((least..=most).contains(&text.len()) && all_digits).then(|| text.parse().ok())?
-}
+/// The rest of a text that says a time.
+pub(crate) struct Reader<'a>(pub &'a str);
 
-fn days_in_month(year: i64, month: u32) -> u32 {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        2 if leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
+impl Reader<'_> {
+    /// Reads a mark, if it comes next.
+    pub fn mark(&mut self, mark: char) -> bool {
+        let stripped = self.0.strip_prefix(mark);
+        self.0 = stripped.unwrap_or(self.0);
+        stripped.is_some()
     }
-}
 
-// Years are counted from March, so that the leap day is the last day of a year. Days are counted in
-// eras of 400 years, which all have the same length.
-const DAYS_PER_ERA: i64 = 146_097;
-const DAYS_FROM_YEAR_0_MARCH_TO_EPOCH: i64 = 719_468;
+    /// Reads a number of so many digits that is at most `largest`.
+    pub fn number(&mut self, least: usize, most: usize, largest: i64) -> Option<i64> {
+        let digits = self.0.bytes().take(most).take_while(u8::is_ascii_digit).count();
+        let (number, rest) = self.0.split_at(digits);
+        self.0 = rest;
+        let number = number.parse().ok().filter(|_| digits >= least)?;
+        (number <= largest).then_some(number)
+    }
 
-fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
-    let march_year = if month <= 2 { year - 1 } else { year };
-    let era = march_year.div_euclid(400);
-    let year_of_era = march_year.rem_euclid(400);
-    let march_month = i64::from((month + 9) % 12);
-    let day_of_year = (153 * march_month + 2) / 5 + i64::from(day) - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * DAYS_PER_ERA + day_of_era - DAYS_FROM_YEAR_0_MARCH_TO_EPOCH
-}
+    /// Reads `year-month-day`.
+    pub fn date(&mut self) -> Option<Date> {
+        let year = self.number(4, 4, 9999).filter(|year| *year > 0)?;
+        let month = self.mark('-').then(|| self.number(1, 2, 12))??;
+        let day = self.mark('-').then(|| self.number(1, 2, 31))??;
+        NaiveDate::from_ymd_opt(year as i32, month as u32, day as u32).map(Date)
+    }
 
-fn civil_from_days(days: i64) -> (i64, u32, u32) {
-    let shifted = days + DAYS_FROM_YEAR_0_MARCH_TO_EPOCH;
-    let era = shifted.div_euclid(DAYS_PER_ERA);
-    let day_of_era = shifted.rem_euclid(DAYS_PER_ERA);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month as u32, day as u32)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_day_round_trips_through_the_calendar() {
-        let mut previous = None;
-        for days in Date::MIN.days()..=Date::MAX.days() {
-            let date = Date::from_days(days).unwrap();
-            let (year, month, day) = date.civil();
-            assert_eq!(Date::from_civil(year, month, day), Some(date));
-            assert!(previous < Some((year, month, day)));
-            previous = Some((year, month, day));
+    /// Reads `hour:minute:second.fraction` as nanoseconds; each of the three has so many digits, or two.
+    pub fn clock(&mut self, least: usize, last_second: i64) -> Option<i128> {
+        let hour = self.number(least, 2, 23)?;
+        let minute = self.mark(':').then(|| self.number(least, 2, 59))??;
+        let second = self.mark(':').then(|| self.number(least, 2, last_second))??;
+        let mut nanos = 0;
+        if self.mark('.') {
+            let digits = self.0.len();
+            nanos = self.number(1, 9, i64::MAX)?;
+            for _ in digits - self.0.len()..9 {
+                nanos *= 10;
+            }
         }
-        assert_eq!(Date::MIN.to_string(), "0001-01-01");
-        assert_eq!(Date::MAX.to_string(), "9999-12-31");
+        Some(i128::from(hour * 3_600 + minute * 60 + second) * NANOS_PER_SECOND + i128::from(nanos))
     }
 }

@@ -5,12 +5,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::error::{Code, Error, Result};
-use super::locks::{Columns, Lock, Mode, TransactionNumber};
+use super::locks::{Columns, Lock, Mode};
 use super::mutation::{Drafts, Mutation, Target};
 use super::state::{State, Step};
 use super::store::Row;
 use super::touched::Touched;
-use super::transaction::{Committed, Concurrency, Status};
+use super::transaction::{Committed, Concurrency, Status, TransactionId};
 use super::value::Timestamp;
 
 /// The most cells and entries of indexes that one commit may write.
@@ -30,22 +30,22 @@ impl State {
     /// Commits now, if nothing is in the way. A failure ends the transaction.
     pub fn try_commit(
         &mut self,
-        number: TransactionNumber,
+        id: TransactionId,
         mutations: &[Mutation],
         now: Timestamp,
     ) -> Result<Step<Committed>> {
-        if let Some(committed) = self.committed(number)? {
+        if let Some(committed) = self.committed(id)? {
             return Ok(Step::Done(committed));
         }
-        self.open_transaction(number, now)?;
-        let attempt = self.attempt(number, mutations, now);
+        self.open_transaction(id, now)?;
+        let attempt = self.attempt(id, mutations, now);
         match &attempt {
             Ok(Step::Done(committed)) => {
-                self.finish(number, Status::Committed(*committed));
+                self.finish(id, Status::Committed(*committed));
             }
             Ok(Step::Blocked(..)) => {}
             Err(error) => {
-                self.finish(number, Status::Failed { error: error.clone(), committing: true });
+                self.finish(id, Status::Failed { error: error.clone(), committing: true });
             }
         }
         attempt
@@ -53,11 +53,11 @@ impl State {
 
     fn attempt(
         &mut self,
-        number: TransactionNumber,
+        id: TransactionId,
         mutations: &[Mutation],
         now: Timestamp,
     ) -> Result<Step<Committed>> {
-        let transaction = self.open_transaction(number, now)?;
+        let transaction = self.open_transaction(id, now)?;
         let cells = mutations.iter().map(Mutation::cell_count).sum::<usize>();
         let mutation_count = cells + transaction.draft_cells;
         check_count(mutation_count)?;
@@ -66,14 +66,14 @@ impl State {
         if let Some(snapshot) = transaction.snapshot
             && writes
             && !self.is_broken()
-            && !self.unchanged(number, snapshot)
+            && !self.unchanged(id, snapshot)
         {
             return Err(Error::aborted(format!(
-                "Transaction {number} aborted because what it read has changed since."
+                "Transaction {id} aborted because what it read has changed since."
             )));
         }
         let timestamp = self.next_timestamp(now);
-        let written = self.transactions.get(&number);
+        let written = self.transactions.get(&id);
         let (draft, mut locks, touched) = match written {
             Some(own) => (own.draft.clone(), own.draft_locks.clone(), own.touched.clone()),
             None => Default::default(),
@@ -92,7 +92,7 @@ impl State {
         check_count(mutation_count)?;
         locks.extend(follows.locks);
         drafts.extend(follows.entries);
-        if let Some(blocked) = self.acquire(number, &locks, false, now) {
+        if let Some(blocked) = self.acquire(id, &locks, false, now) {
             return Ok(Step::Blocked(blocked, locks));
         }
         self.write(drafts, timestamp)?;
@@ -164,8 +164,9 @@ impl State {
                     continue;
                 };
                 let cells = draft.over(table, data.rows.latest(&key))?;
-                let row: Option<Row> = cells
-                    .map(|cells| cells.into_iter().map(|cell| cell.into_value(timestamp)).collect());
+                let row: Option<Row> = cells.map(|cells| {
+                    cells.into_iter().map(|cell| cell.into_value(timestamp)).collect()
+                });
                 if row.is_none() && data.rows.latest(&key).is_none() {
                     continue;
                 }
@@ -187,14 +188,14 @@ impl State {
     /// Spanner, unless the write is one that only this engine doesn't know.
     pub fn try_draft(
         &mut self,
-        number: TransactionNumber,
+        id: TransactionId,
         mutations: &[Mutation],
         now: Timestamp,
     ) -> Result<Step<()>> {
-        let drafted = self.draft(number, mutations, now);
+        let drafted = self.draft(id, mutations, now);
         match &drafted {
             Err(error) if error.code() != Code::Unimplemented => {
-                self.finish(number, Status::failed(error.clone()));
+                self.finish(id, Status::failed(error.clone()));
             }
             _ => {}
         }
@@ -203,16 +204,16 @@ impl State {
 
     fn draft(
         &mut self,
-        number: TransactionNumber,
+        id: TransactionId,
         mutations: &[Mutation],
         now: Timestamp,
     ) -> Result<Step<()>> {
-        let concurrency = self.open_transaction(number, now)?.concurrency;
+        let concurrency = self.open_transaction(id, now)?.concurrency;
         let base = match concurrency {
             Concurrency::Pessimistic => Timestamp::MAX,
-            Concurrency::Optimistic => self.snapshot(number, now),
+            Concurrency::Optimistic => self.snapshot(id, now),
         };
-        let Some(transaction) = self.transactions.get(&number) else { return Ok(Step::Done(())) };
+        let Some(transaction) = self.transactions.get(&id) else { return Ok(Step::Done(())) };
         let before = (&transaction.draft, transaction.touched.clone());
         let applied = self.apply_mutations(before, mutations, base, (now, false))?;
         let below = Some(&transaction.draft);
@@ -220,14 +221,14 @@ impl State {
         let mut existence = existence_reads(&applied.locks);
         existence.extend(follows.looked_at);
         match concurrency {
-            Concurrency::Optimistic => self.record_reads(number, &existence),
+            Concurrency::Optimistic => self.record_reads(id, &existence),
             Concurrency::Pessimistic => {
-                if let Some(blocked) = self.acquire(number, &existence, true, now) {
+                if let Some(blocked) = self.acquire(id, &existence, true, now) {
                     return Ok(Step::Blocked(blocked, existence));
                 }
             }
         }
-        let transaction = self.open_transaction(number, now)?;
+        let transaction = self.open_transaction(id, now)?;
         let draft = laid_over(std::mem::take(&mut transaction.draft), applied.drafts);
         transaction.draft = laid_over(draft, follows.entries);
         transaction.touched = applied.touched;

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::clock::{Clock, TokioClock};
 use super::error::{Code, Error, Result};
-use super::locks::{LockTable, TransactionNumber};
+use super::locks::LockTable;
 use super::map_of;
 use super::mutation::Mutation;
 use super::read::{Read, Reading};
@@ -20,7 +20,7 @@ use super::schema::{Dialect, Schema, SchemaChange};
 use super::state::{State, TableData};
 use super::store::Rows;
 use super::transaction::{
-    Committed, ReadWriteOptions, Status, TimestampBound, Transaction, TransactionId,
+    Committed, Handle, ReadWriteOptions, Status, TimestampBound, Transaction, TransactionId,
 };
 use super::value::{Timestamp, Value};
 
@@ -31,8 +31,8 @@ use super::value::{Timestamp, Value};
 pub struct TransactionNumbers(Arc<AtomicU64>);
 
 impl TransactionNumbers {
-    fn next(&self) -> TransactionNumber {
-        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    fn next(&self) -> TransactionId {
+        TransactionId(self.0.fetch_add(1, Ordering::Relaxed) + 1)
     }
 }
 
@@ -114,9 +114,12 @@ impl Database {
         Arc::clone(&self.state().schema)
     }
 
-    /// Returns the tables as they were defined at a moment.
-    pub fn schema_at(&self, moment: Timestamp) -> Arc<Schema> {
-        Arc::clone(self.state().schema_at(moment))
+    /// Returns the tables as a transaction sees them.
+    pub fn schema_in(&self, handle: Handle) -> Arc<Schema> {
+        match handle {
+            Handle::ReadWrite(_) => self.schema(),
+            Handle::ReadOnly(moment) => Arc::clone(self.state().schema_at(moment)),
+        }
     }
 
     /// Returns the database's clock.
@@ -159,12 +162,12 @@ impl Database {
     /// Begins a read-write transaction.
     pub fn begin(&self, options: &ReadWriteOptions) -> TransactionId {
         let now = self.now();
-        let number = self.numbers.next();
+        let id = self.numbers.next();
         let mut state = self.state();
-        let previous = options.previous.and_then(|previous| state.transactions.get(&previous.0));
+        let previous = options.previous.and_then(|previous| state.transactions.get(&previous));
         let age = previous.and_then(|previous| previous.age);
-        state.begin(number, Transaction::new(options.concurrency, age, now), now);
-        TransactionId(number)
+        state.begin(id, Transaction::new(options.concurrency, age, now), now);
+        id
     }
 
     /// Reads inside a read-write transaction, its own writes included.
@@ -173,25 +176,7 @@ impl Database {
     /// The read names something that isn't there, or the transaction is over; ABORTED if it lost to
     /// an older one.
     pub async fn read(&self, id: TransactionId, read: Read) -> Result<Vec<Vec<Value>>> {
-        let mut reading = Reading::new(read);
-        let mut rows = self.read_page(id, &mut reading).await?;
-        while !reading.is_done() {
-            tokio::task::yield_now().await;
-            rows.extend(self.read_page(id, &mut reading).await?);
-        }
-        Ok(rows)
-    }
-
-    /// Reads some more rows inside a read-write transaction: none is no sign of the end.
-    ///
-    /// # Errors
-    /// As [`Database::read`].
-    pub async fn read_page(
-        &self,
-        id: TransactionId,
-        reading: &mut Reading,
-    ) -> Result<Vec<Vec<Value>>> {
-        self.request(id).run(|state, now| state.try_read_page(id.0, reading, now)).await
+        self.read_all(Handle::ReadWrite(id), read).await
     }
 
     /// Reads as of a moment, which [`Database::read_timestamp`] gives. Takes no locks.
@@ -199,24 +184,39 @@ impl Database {
     /// # Errors
     /// The read names something that isn't there, or the moment is too long ago.
     pub async fn read_at(&self, moment: Timestamp, read: Read) -> Result<Vec<Vec<Value>>> {
+        self.read_all(Handle::ReadOnly(moment), read).await
+    }
+
+    /// Reads in a transaction of either kind.
+    ///
+    /// # Errors
+    /// As [`Database::read`] or [`Database::read_at`].
+    pub async fn read_all(&self, handle: Handle, read: Read) -> Result<Vec<Vec<Value>>> {
         let mut reading = Reading::new(read);
-        let mut rows = self.read_page_at(moment, &mut reading).await?;
+        let mut rows = self.read_page(handle, &mut reading).await?;
         while !reading.is_done() {
             tokio::task::yield_now().await;
-            rows.extend(self.read_page_at(moment, &mut reading).await?);
+            rows.extend(self.read_page(handle, &mut reading).await?);
         }
         Ok(rows)
     }
 
-    /// Reads some more rows as of a moment: none is no sign of the end.
+    /// Reads some more rows: none is no sign of the end.
     ///
     /// # Errors
-    /// As [`Database::read_at`].
-    pub async fn read_page_at(
+    /// As [`Database::read_all`].
+    pub async fn read_page(
         &self,
-        moment: Timestamp,
+        handle: Handle,
         reading: &mut Reading,
     ) -> Result<Vec<Vec<Value>>> {
+        let moment = match handle {
+            Handle::ReadOnly(moment) => moment,
+            Handle::ReadWrite(id) => {
+                let read = |state: &mut State, now| state.try_read_page(id, reading, now);
+                return self.request(id).run(read).await;
+            }
+        };
         self.wait_until(moment).await;
         let now = self.now();
         let mut state = self.state();
@@ -251,7 +251,7 @@ impl Database {
     /// # Errors
     /// As [`Database::commit`], and like there they end the transaction.
     pub async fn write(&self, id: TransactionId, mutations: &[Mutation]) -> Result<()> {
-        self.request(id).run(|state, now| state.try_draft(id.0, mutations, now)).await
+        self.request(id).run(|state, now| state.try_draft(id, mutations, now)).await
     }
 
     /// Commits a read-write transaction. When this returns, the clock has passed the timestamp.
@@ -267,7 +267,7 @@ impl Database {
     /// committed.
     pub async fn commit(&self, id: TransactionId, mutations: &[Mutation]) -> Result<Committed> {
         let request = self.request(id);
-        let committed = request.run(|state, now| state.try_commit(id.0, mutations, now)).await?;
+        let committed = request.run(|state, now| state.try_commit(id, mutations, now)).await?;
         self.wait_until(committed.timestamp).await;
         Ok(committed)
     }
@@ -289,23 +289,23 @@ impl Database {
     /// # Errors
     /// The transaction has committed, or isn't known.
     pub fn rollback(&self, id: TransactionId) -> Result<()> {
-        self.state().roll_back(id.0)
+        self.state().roll_back(id)
     }
 
     /// Returns true if this transaction has committed.
     pub fn has_committed(&self, id: TransactionId) -> bool {
-        self.state().has_committed(id.0)
+        self.state().has_committed(id)
     }
 
     /// Ends a read-write transaction with this error, which its later requests get. It returns true
     /// if it was still open. One that has committed stays so.
     pub fn fail(&self, id: TransactionId, error: Error) -> bool {
         let mut state = self.state();
-        if state.has_committed(id.0) {
+        if state.has_committed(id) {
             return false;
         }
-        let open = state.open_transaction(id.0, self.now()).is_ok();
-        state.finish(id.0, Status::failed(error));
+        let open = state.open_transaction(id, self.now()).is_ok();
+        state.finish(id, Status::failed(error));
         open
     }
 
@@ -317,11 +317,11 @@ impl Database {
     pub fn fail_commit(&self, id: TransactionId, error: Error) -> Result<Committed> {
         let now = self.now();
         let mut state = self.state();
-        if let Some(committed) = state.committed(id.0)? {
+        if let Some(committed) = state.committed(id)? {
             return Ok(committed);
         }
-        state.open_transaction(id.0, now)?;
-        state.finish(id.0, Status::Failed { error: error.clone(), committing: true });
+        state.open_transaction(id, now)?;
+        state.finish(id, Status::Failed { error: error.clone(), committing: true });
         Err(error)
     }
 
@@ -331,13 +331,13 @@ impl Database {
     /// The transaction is not open, or isn't known.
     pub fn check_open(&self, id: TransactionId) -> Result<()> {
         let now = self.now();
-        self.state().open_transaction(id.0, now).map(drop)
+        self.state().open_transaction(id, now).map(drop)
     }
 
     /// Returns true if this transaction is open and has read or written anything.
     pub fn has_worked(&self, id: TransactionId) -> bool {
         let state = self.state();
-        state.transactions.get(&id.0).is_some_and(|transaction| {
+        state.transactions.get(&id).is_some_and(|transaction| {
             !(transaction.locked.is_empty()
                 && transaction.reads.is_empty()
                 && transaction.draft.is_empty())
@@ -348,7 +348,7 @@ impl Database {
     /// long.
     pub fn was_aborted(&self, id: TransactionId) -> bool {
         let state = self.state();
-        let status = state.transactions.get(&id.0).map(|transaction| &transaction.status);
+        let status = state.transactions.get(&id).map(|transaction| &transaction.status);
         matches!(status, Some(Status::Failed { error, .. }) if error.code() == Code::Aborted)
     }
 

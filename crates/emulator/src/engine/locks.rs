@@ -5,10 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::transaction::TransactionId;
 use super::value::{Key, KeyPart, KeyRange};
-
-/// A transaction's number in its database.
-pub(super) type TransactionNumber = u64;
 
 /// The columns of a row that a lock covers: bit 0 for the row's existence, bit `n + 1` for column
 /// `n`.
@@ -82,7 +80,7 @@ pub(super) struct Lock {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Holding {
-    holder: TransactionNumber,
+    holder: TransactionId,
     columns: Columns,
     mode: Mode,
 }
@@ -95,7 +93,7 @@ pub(super) struct LockTable {
     /// Locks on single keys, apart so that finding one doesn't take longer the more there are.
     keys: BTreeMap<Key, Vec<Holding>>,
     /// The places in `keys` that each holder is at.
-    held_keys: HashMap<TransactionNumber, Vec<Key>>,
+    held_keys: HashMap<TransactionId, Vec<Key>>,
     ranges: Vec<(KeyRange, Holding)>,
 }
 
@@ -112,7 +110,7 @@ impl LockTable {
 
     /// Returns the holders, other than `asker`, of locks that don't allow `lock`, in no particular
     /// order.
-    pub fn conflicts(&self, asker: TransactionNumber, lock: &Lock) -> Vec<TransactionNumber> {
+    pub fn conflicts(&self, asker: TransactionId, lock: &Lock) -> Vec<TransactionId> {
         self.overlapping(&lock.range)
             .filter(|held| {
                 held.holder != asker
@@ -124,7 +122,7 @@ impl LockTable {
     }
 
     /// Notes that `holder` has this lock, which must not conflict.
-    pub fn grant(&mut self, holder: TransactionNumber, lock: Lock) {
+    pub fn grant(&mut self, holder: TransactionId, lock: Lock) {
         let Lock { range, columns, mode } = lock;
         let held_already = self.covering(&range).any(|held| {
             held.holder == holder && held.mode.covers(mode) && held.columns.covers(&columns)
@@ -148,7 +146,7 @@ impl LockTable {
     }
 
     /// Frees every lock of `holder`.
-    pub fn release(&mut self, holder: TransactionNumber) {
+    pub fn release(&mut self, holder: TransactionId) {
         self.ranges.retain(|(_, held)| held.holder != holder);
         for key in self.held_keys.remove(&holder).unwrap_or_default() {
             if let Some(held) = self.keys.get_mut(&key) {
@@ -212,15 +210,18 @@ mod tests {
         for held in modes {
             for asked in modes {
                 let mut locks = LockTable::new(1);
-                locks.grant(1, lock(KeyRange::prefix(key(1)), 0, held));
+                locks.grant(TransactionId(1), lock(KeyRange::prefix(key(1)), 0, held));
                 let asked_lock = lock(KeyRange::prefix(key(1)), 0, asked);
                 let allowed = held == asked && held != Mode::Exclusive;
                 assert_eq!(
-                    locks.conflicts(2, &asked_lock).is_empty(),
+                    locks.conflicts(TransactionId(2), &asked_lock).is_empty(),
                     allowed,
                     "{held:?} {asked:?}"
                 );
-                assert!(locks.conflicts(1, &asked_lock).is_empty(), "one's own locks");
+                assert!(
+                    locks.conflicts(TransactionId(1), &asked_lock).is_empty(),
+                    "one's own locks"
+                );
             }
         }
     }

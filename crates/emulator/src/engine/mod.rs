@@ -51,6 +51,7 @@ mod value;
 mod view;
 
 pub use cell::Cell;
+pub(crate) use civil::Reader;
 pub use clock::{Clock, Sleep, TokioClock};
 pub use column::{BYTES_MAX_LENGTH, Column, ColumnDefault, DefaultExpression, STRING_MAX_LENGTH};
 pub use commit::MUTATIONS_MAX;
@@ -66,7 +67,7 @@ pub use schema::{Dialect, Kept, Schema, SchemaChange};
 pub use state::VERSION_RETENTION;
 pub use table::{Check, Constraint, ForeignKey, KeyColumn, OnDelete, Parent, Table};
 pub use transaction::{
-    Committed, Concurrency, IDLE_LIMIT, ReadWriteOptions, TimestampBound, TransactionId,
+    Committed, Concurrency, Handle, IDLE_LIMIT, ReadWriteOptions, TimestampBound, TransactionId,
 };
 pub use value::{Date, Key, KeyPart, KeyRange, Timestamp, Type, Value};
 

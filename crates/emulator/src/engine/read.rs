@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use super::cell::Cell;
 use super::error::{Error, Result};
-use super::locks::{Columns, Lock, Mode, TransactionNumber};
+use super::locks::{Columns, Lock, Mode};
 use super::mutation::{Draft, TableDraft, cells_of};
 use super::schema::Schema;
 use super::state::{State, Step, TableData};
 use super::store::Row;
 use super::table::Table;
-use super::transaction::{Concurrency, ReadRecord};
+use super::transaction::{Concurrency, ReadRecord, TransactionId};
 use super::value::{Key, KeyRange, Timestamp, Value};
 
 /// How many rows one page looks at.
@@ -252,27 +252,27 @@ impl State {
     /// Reads the next page inside a transaction, if nothing is in the way.
     pub fn try_read_page(
         &mut self,
-        number: TransactionNumber,
+        id: TransactionId,
         reading: &mut Reading,
         now: Timestamp,
     ) -> Result<Step<Vec<Vec<Value>>>> {
-        let concurrency = self.open_transaction(number, now)?.concurrency;
+        let concurrency = self.open_transaction(id, now)?.concurrency;
         let moment = match concurrency {
-            Concurrency::Optimistic => self.snapshot(number, now),
+            Concurrency::Optimistic => self.snapshot(id, now),
             Concurrency::Pessimistic => Timestamp::MAX,
         };
         let ((table, data), positions) = self.found(&reading.read)?;
         let name = table.name.to_ascii_lowercase();
-        let draft = self.transactions.get(&number).and_then(|t| t.draft.get(&name));
+        let draft = self.transactions.get(&id).and_then(|t| t.draft.get(&name));
         let page = reading.page((table, data), &positions, moment, draft)?;
         let columns = columns(table, &positions);
         let mode = if reading.read.exclusive { Mode::Exclusive } else { Mode::Shared };
         let lock = |range| (name.clone(), Lock { range, columns: columns.clone(), mode });
         let locks: Vec<_> = reading.seen(&page).map(lock).collect();
         match concurrency {
-            Concurrency::Optimistic => self.record_reads(number, &locks),
+            Concurrency::Optimistic => self.record_reads(id, &locks),
             Concurrency::Pessimistic => {
-                if let Some(blocked) = self.acquire(number, &locks, true, now) {
+                if let Some(blocked) = self.acquire(id, &locks, true, now) {
                     return Ok(Step::Blocked(blocked, locks));
                 }
             }
@@ -281,17 +281,17 @@ impl State {
     }
 
     /// Returns the moment that an optimistic transaction sees: that of its first read.
-    pub fn snapshot(&mut self, number: TransactionNumber, now: Timestamp) -> Timestamp {
-        self.age(number);
+    pub fn snapshot(&mut self, id: TransactionId, now: Timestamp) -> Timestamp {
+        self.age(id);
         let strong = self.strong_timestamp(now);
         self.transactions
-            .get_mut(&number)
+            .get_mut(&id)
             .map_or(strong, |transaction| *transaction.snapshot.get_or_insert(strong))
     }
 
     /// Notes what an optimistic transaction has read, in terms of the locks it would have taken.
-    pub fn record_reads(&mut self, number: TransactionNumber, locks: &[(String, Lock)]) {
-        let Some(transaction) = self.transactions.get_mut(&number) else { return };
+    pub fn record_reads(&mut self, id: TransactionId, locks: &[(String, Lock)]) {
+        let Some(transaction) = self.transactions.get_mut(&id) else { return };
         transaction.reads.extend(locks.iter().map(|(table, lock)| ReadRecord {
             table: table.clone(),
             range: lock.range.clone(),
@@ -300,8 +300,8 @@ impl State {
     }
 
     /// Returns true if what an optimistic transaction has read is still so.
-    pub fn unchanged(&self, number: TransactionNumber, moment: Timestamp) -> bool {
-        let Some(transaction) = self.transactions.get(&number) else { return false };
+    pub fn unchanged(&self, id: TransactionId, moment: Timestamp) -> bool {
+        let Some(transaction) = self.transactions.get(&id) else { return false };
         transaction.reads.iter().all(|record| {
             let place = self.schema.relation(&record.table).zip(self.tables.get(&record.table));
             let Some((table, data)) = place else { return false };

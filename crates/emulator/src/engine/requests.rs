@@ -37,7 +37,7 @@ impl Database {
     pub(super) fn request(&self, id: TransactionId) -> Request<'_> {
         let now = self.now();
         // One that is over, or was idle for too long, answers that to the request itself.
-        if let Ok(transaction) = self.state().open_transaction(id.number(), now) {
+        if let Ok(transaction) = self.state().open_transaction(id, now) {
             transaction.requests += 1;
         }
         Request { database: self, id }
@@ -59,7 +59,7 @@ impl Request<'_> {
             let until = {
                 let now = database.now();
                 let mut state = database.state();
-                let age = state.age(self.id.number());
+                let age = state.age(self.id);
                 state.stop_waiting(age);
                 match attempt(&mut state, now)? {
                     Step::Done(result) => return Ok(result),
@@ -80,14 +80,14 @@ impl Request<'_> {
 impl Drop for Request<'_> {
     fn drop(&mut self) {
         let now = self.database.now();
-        let number = self.id.number();
+        let id = self.id;
         let mut state = self.database.state();
-        let age = state.transactions.get(&number).and_then(|transaction| transaction.age);
-        if age.is_some_and(|age| state.stop_waiting((age, number))) {
+        let age = state.transactions.get(&id).and_then(|transaction| transaction.age);
+        if age.is_some_and(|age| state.stop_waiting((age, id))) {
             // Those who waited behind this request may go on.
             self.database.changed.notify_waiters();
         }
-        if let Some(transaction) = state.transactions.get_mut(&number) {
+        if let Some(transaction) = state.transactions.get_mut(&id) {
             transaction.requests = transaction.requests.saturating_sub(1);
             transaction.last_used = now;
         }
@@ -102,6 +102,6 @@ pub(super) struct EndsWithRequest<'a> {
 
 impl Drop for EndsWithRequest<'_> {
     fn drop(&mut self) {
-        self.database.state().finish(self.id.number(), Status::RolledBack);
+        self.database.state().finish(self.id, Status::RolledBack);
     }
 }

@@ -8,11 +8,11 @@ use tokio::sync::Notify;
 
 use super::error::{Code, Error, Result};
 use super::index::BoundIndex;
-use super::locks::{Lock, LockTable, TransactionNumber, compete};
+use super::locks::{Lock, LockTable, compete};
 use super::schema::{Schema, in_lower_case};
 use super::store::Rows;
 use super::table::Table;
-use super::transaction::{Age, Committed, Status, Transaction};
+use super::transaction::{Age, Committed, Status, Transaction, TransactionId};
 use super::value::{Key, Timestamp};
 
 /// How far back versions can be read, unless [`super::Database::with_retention`] says otherwise.
@@ -50,9 +50,9 @@ pub(super) struct State {
     pub former: VecDeque<(Timestamp, Arc<Schema>)>,
     /// By name in lower case, like the schema.
     pub tables: HashMap<String, TableData>,
-    pub transactions: HashMap<TransactionNumber, Transaction>,
-    open: Vec<TransactionNumber>,
-    finished: VecDeque<TransactionNumber>,
+    pub transactions: HashMap<TransactionId, Transaction>,
+    open: Vec<TransactionId>,
+    finished: VecDeque<TransactionId>,
     /// The transactions that wait, and the locks they wait for. Younger transactions don't overtake
     /// older ones.
     pub waiting: Vec<(Age, Vec<(String, Lock)>)>,
@@ -160,27 +160,27 @@ impl State {
     }
 
     /// Adds a transaction.
-    pub fn begin(&mut self, number: TransactionNumber, transaction: Transaction, now: Timestamp) {
+    pub fn begin(&mut self, id: TransactionId, transaction: Transaction, now: Timestamp) {
         self.forget_old_versions(now);
         let idle: Vec<_> = self.open.iter().copied().filter(|n| self.is_idle(*n, now)).collect();
-        for number in idle {
-            self.abort_idle(number);
+        for id in idle {
+            self.abort_idle(id);
         }
-        self.transactions.insert(number, transaction);
-        self.open.push(number);
+        self.transactions.insert(id, transaction);
+        self.open.push(id);
     }
 
     /// Returns the transaction, if it can still be used.
     pub fn open_transaction(
         &mut self,
-        number: TransactionNumber,
+        id: TransactionId,
         now: Timestamp,
     ) -> Result<&mut Transaction> {
-        if self.is_idle(number, now) {
-            self.abort_idle(number);
+        if self.is_idle(id, now) {
+            self.abort_idle(id);
         }
         let transaction =
-            self.transactions.get_mut(&number).ok_or_else(|| transaction_not_found(number))?;
+            self.transactions.get_mut(&id).ok_or_else(|| transaction_not_found(id))?;
         match &transaction.status {
             Status::Open => Ok(transaction),
             Status::Failed { error, committing: false } => Err(error.clone()),
@@ -194,16 +194,16 @@ impl State {
     }
 
     /// Returns the transaction's age, which begins with the first request that does something.
-    pub fn age(&mut self, number: TransactionNumber) -> Age {
+    pub fn age(&mut self, id: TransactionId) -> Age {
         let next_age = &mut self.next_age;
-        let Some(transaction) = self.transactions.get_mut(&number) else {
-            return (u64::MAX, number);
+        let Some(transaction) = self.transactions.get_mut(&id) else {
+            return (u64::MAX, id);
         };
         let age = *transaction.age.get_or_insert_with(|| {
             *next_age += 1;
             *next_age - 1
         });
-        (age, number)
+        (age, id)
     }
 
     /// Notes that a transaction doesn't wait. It returns true if it did until now.
@@ -214,8 +214,8 @@ impl State {
     }
 
     /// Ends a transaction and frees what it holds.
-    pub fn finish(&mut self, number: TransactionNumber, status: Status) {
-        let Some(transaction) = self.transactions.get_mut(&number) else { return };
+    pub fn finish(&mut self, id: TransactionId, status: Status) {
+        let Some(transaction) = self.transactions.get_mut(&id) else { return };
         if !matches!(transaction.status, Status::Open) {
             return;
         }
@@ -225,15 +225,15 @@ impl State {
         transaction.draft_locks = Vec::new();
         let (age, locked) = (transaction.age, std::mem::take(&mut transaction.locked));
         if let Some(age) = age {
-            self.stop_waiting((age, number));
+            self.stop_waiting((age, id));
         }
         for table in locked {
             if let Some(table) = self.tables.get_mut(&table) {
-                table.locks.release(number);
+                table.locks.release(id);
             }
         }
-        self.open.retain(|open| *open != number);
-        self.finished.push_back(number);
+        self.open.retain(|open| *open != id);
+        self.finished.push_back(id);
         if self.finished.len() > FINISHED_KEPT
             && let Some(oldest) = self.finished.pop_front()
         {
@@ -243,9 +243,9 @@ impl State {
     }
 
     /// Ends a transaction without its writes.
-    pub fn roll_back(&mut self, number: TransactionNumber) -> Result<()> {
+    pub fn roll_back(&mut self, id: TransactionId) -> Result<()> {
         let transaction =
-            self.transactions.get_mut(&number).ok_or_else(|| transaction_not_found(number))?;
+            self.transactions.get_mut(&id).ok_or_else(|| transaction_not_found(id))?;
         match &transaction.status {
             Status::Committed(_) => Err(Error::failed_precondition(
                 "Cannot rollback a transaction after it has been committed.",
@@ -257,7 +257,7 @@ impl State {
                 Ok(())
             }
             Status::Open | Status::RolledBack => {
-                self.finish(number, Status::RolledBack);
+                self.finish(id, Status::RolledBack);
                 Ok(())
             }
         }
@@ -265,8 +265,8 @@ impl State {
 
     /// Aborts every open transaction, for the reason given.
     pub fn abort_all(&mut self, reason: &str) {
-        for number in std::mem::take(&mut self.open) {
-            self.finish(number, Status::failed(Error::aborted(reason)));
+        for id in std::mem::take(&mut self.open) {
+            self.finish(id, Status::failed(Error::aborted(reason)));
         }
     }
 
@@ -277,7 +277,7 @@ impl State {
     /// they could be had, for a commit that applies in the same breath.
     pub fn acquire(
         &mut self,
-        asker: TransactionNumber,
+        asker: TransactionId,
         wanted: &[(String, Lock)],
         hold: bool,
         now: Timestamp,
@@ -304,8 +304,7 @@ impl State {
                 blockers.push(*waiter);
             }
         }
-        let idle_at =
-            |number: &TransactionNumber| Some(self.transactions.get(number)?.idle_at(now));
+        let idle_at = |id: &TransactionId| Some(self.transactions.get(id)?.idle_at(now));
         if let Some(until) = blockers.iter().filter_map(idle_at).min() {
             return Some(Blocked { until });
         }
@@ -315,7 +314,7 @@ impl State {
         None
     }
 
-    fn hold(&mut self, holder: TransactionNumber, locks: &[(String, Lock)]) {
+    fn hold(&mut self, holder: TransactionId, locks: &[(String, Lock)]) {
         let Some(transaction) = self.transactions.get_mut(&holder) else { return };
         for (name, lock) in locks {
             if let Some(table) = self.tables.get_mut(name) {
@@ -326,12 +325,7 @@ impl State {
     }
 
     /// Aborts a holder that is younger than the asker, or idle. It returns true if it did.
-    fn remove_from_the_way(
-        &mut self,
-        holder: TransactionNumber,
-        asker: Age,
-        now: Timestamp,
-    ) -> bool {
+    fn remove_from_the_way(&mut self, holder: TransactionId, asker: Age, now: Timestamp) -> bool {
         if self.is_idle(holder, now) {
             self.abort_idle(holder);
             return true;
@@ -347,14 +341,14 @@ impl State {
         false
     }
 
-    fn is_idle(&self, number: TransactionNumber, now: Timestamp) -> bool {
+    fn is_idle(&self, id: TransactionId, now: Timestamp) -> bool {
         let is_idle = |t: &Transaction| matches!(t.status, Status::Open) && t.idle_at(now) <= now;
-        self.transactions.get(&number).is_some_and(is_idle)
+        self.transactions.get(&id).is_some_and(is_idle)
     }
 
-    fn abort_idle(&mut self, number: TransactionNumber) {
-        let reason = format!("Transaction {number} aborted after being idle for too long.");
-        self.finish(number, Status::failed(Error::aborted(reason)));
+    fn abort_idle(&mut self, id: TransactionId) {
+        let reason = format!("Transaction {id} aborted after being idle for too long.");
+        self.finish(id, Status::failed(Error::aborted(reason)));
     }
 
     /// Returns the timestamp of a commit at this moment: later than every other, not before `now`.
@@ -388,14 +382,14 @@ impl State {
     }
 
     /// Returns true if this transaction has committed.
-    pub fn has_committed(&self, number: TransactionNumber) -> bool {
-        matches!(self.committed(number), Ok(Some(_)))
+    pub fn has_committed(&self, id: TransactionId) -> bool {
+        matches!(self.committed(id), Ok(Some(_)))
     }
 
     /// Returns the answer of an earlier commit of this transaction, if there was one.
-    pub fn committed(&self, number: TransactionNumber) -> Result<Option<Committed>> {
-        match self.transactions.get(&number).map(|transaction| &transaction.status) {
-            None => Err(transaction_not_found(number)),
+    pub fn committed(&self, id: TransactionId) -> Result<Option<Committed>> {
+        match self.transactions.get(&id).map(|transaction| &transaction.status) {
+            None => Err(transaction_not_found(id)),
             Some(Status::Committed(committed)) => Ok(Some(*committed)),
             Some(Status::RolledBack) => Err(Error::failed_precondition(
                 "Cannot commit a transaction after it has been rolled back.",
@@ -406,6 +400,6 @@ impl State {
     }
 }
 
-fn transaction_not_found(number: TransactionNumber) -> Error {
-    Error::new(Code::NotFound, format!("Transaction not found: {number}"))
+fn transaction_not_found(id: TransactionId) -> Error {
+    Error::new(Code::NotFound, format!("Transaction not found: {id}"))
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::error::Error;
-use super::locks::{Columns, Lock, TransactionNumber};
+use super::locks::{Columns, Lock};
 use super::mutation::Drafts;
 use super::touched::Touched;
 use super::value::{KeyRange, Timestamp};
@@ -15,17 +15,12 @@ pub const IDLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A read-write transaction's name within its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TransactionId(pub(super) TransactionNumber);
+pub struct TransactionId(pub(super) u64);
 
 impl TransactionId {
     /// Returns the id with this number, which may or may not have been given out.
     pub fn from_number(number: u64) -> TransactionId {
         TransactionId(number)
-    }
-
-    /// Returns the number.
-    pub fn number(self) -> u64 {
-        self.0
     }
 }
 
@@ -33,6 +28,15 @@ impl fmt::Display for TransactionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
+}
+
+/// A transaction of either kind. To a read-only one there is no more than its moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handle {
+    /// A read-write transaction.
+    ReadWrite(TransactionId),
+    /// A read-only transaction at this moment, which [`super::Database::read_timestamp`] gives.
+    ReadOnly(Timestamp),
 }
 
 /// When a transaction finds out that it can't be serialized.
@@ -102,7 +106,7 @@ impl Status {
 
 /// The age by which a transaction wins: the smaller one. The first part is when its first attempt
 /// began to work; the second keeps any two apart.
-pub(super) type Age = (u64, TransactionNumber);
+pub(super) type Age = (u64, TransactionId);
 
 /// The reads of an optimistic transaction, which it must find unchanged when it commits.
 #[derive(Clone, Debug)]

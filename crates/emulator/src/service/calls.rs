@@ -10,9 +10,8 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Response};
 
 use super::status::status;
-use super::transactions::Handle;
 use super::{Connection, Core};
-use crate::engine::{Code, Error, Result};
+use crate::engine::{Code, Error, Handle, Result};
 use crate::faults::{Effect, Selectable};
 use crate::grpc::{Answering, Messages};
 use crate::rpc::Rpc;

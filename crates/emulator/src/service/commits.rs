@@ -8,8 +8,8 @@ use proto::transaction_options::Mode;
 
 use super::convert::{decode_duration, encode_timestamp, mutations};
 use super::core::{Core, precommit_token};
-use super::transactions::{Handle, check_isolation};
-use crate::engine::{Committed, Database, Error, Mutation, Result, TransactionId};
+use super::transactions::check_isolation;
+use crate::engine::{Committed, Database, Error, Handle, Mutation, Result, TransactionId};
 
 /// The longest time by which a commit may ask to be delayed.
 const COMMIT_DELAY_MAX: Duration = Duration::from_millis(500);

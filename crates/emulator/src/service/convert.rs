@@ -12,7 +12,7 @@ use crate::engine::{
     Cell, Column, Error, Key, KeyRange, Mutation, Result, Schema, Table, Timestamp, Type, Value,
     WriteKind,
 };
-use crate::sql::from_text;
+use crate::sql;
 
 /// The text by which a request asks for the timestamp of its own commit.
 const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
@@ -41,34 +41,8 @@ pub(super) fn encode(value: &Value) -> WireValue {
 }
 
 /// Returns a value of a request, which is to be of this type.
-pub(super) fn decode(value: &WireValue, value_type: Type) -> Result<Value> {
-    let decoded = match (&value.kind, value_type) {
-        (Some(Kind::NullValue(_)), _) => Some(Value::Null),
-        (Some(Kind::BoolValue(value)), Type::Bool) => Some(Value::Bool(*value)),
-        (Some(Kind::NumberValue(value)), Type::Float64) => Some(Value::Float64(*value)),
-        (Some(Kind::StringValue(text)), _) => from_text(text, value_type),
-        (Some(Kind::ListValue(list)), Type::Array(element)) => {
-            let values: Result<_> =
-                list.values.iter().map(|value| decode(value, *element)).collect();
-            Some(Value::Array { element, values: values? })
-        }
-        _ => None,
-    };
-    decoded.ok_or_else(|| {
-        Error::failed_precondition(format!("Could not parse {} as {value_type}", describe(value)))
-    })
-}
-
-fn describe(value: &WireValue) -> String {
-    match &value.kind {
-        None => "a value of no kind".into(),
-        Some(Kind::NullValue(_)) => "NULL".into(),
-        Some(Kind::BoolValue(value)) => value.to_string(),
-        Some(Kind::NumberValue(value)) => value.to_string(),
-        Some(Kind::StringValue(value)) => format!("{value:?}"),
-        Some(Kind::ListValue(_)) => "a list".into(),
-        Some(Kind::StructValue(_)) => "a struct".into(),
-    }
+fn decode(value: &WireValue, value_type: Type) -> Result<Value> {
+    sql::decode(value, value_type).map_err(Error::failed_precondition)
 }
 
 /// The name of a type on the wire.

@@ -6,8 +6,8 @@ use proto::read_request::LockHint;
 use super::Core;
 use super::convert::{key_ranges, row_type, table};
 use super::results::{Results, Source};
-use super::transactions::{Handle, is_strong};
-use crate::engine::{BoundIndex, Code, Error, Read, Reading, Result, Schema, Table, Type};
+use super::transactions::is_strong;
+use crate::engine::{BoundIndex, Code, Error, Handle, Read, Reading, Result, Schema, Table, Type};
 
 impl Core {
     /// Answers a read with what there is to send; the first rows are read.
@@ -23,10 +23,7 @@ impl Core {
         let mut selected = self.select_to_read(&request.session, transaction, false)?;
         check_directed(request.directed_read_options.as_ref(), selected.handle)?;
         check_hint(request, selected.handle)?;
-        let schema = match selected.handle {
-            Handle::ReadOnly(moment) => database.schema_at(moment),
-            Handle::ReadWrite(_) => database.schema(),
-        };
+        let schema = database.schema_in(selected.handle);
         let table = table(&schema, &request.table)?;
         let index = Some(request.index.clone()).filter(|index| !index.is_empty());
         let (table, parts) = match &index {

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use googleapis_tonic_google_spanner_v1::google::spanner::v1::execute_batch_dml_request::Statement;
 use tokio::sync::MutexGuard;
 
-use crate::engine::{Error, Result, TransactionId, Type, Value};
+use crate::engine::{Error, Result, TransactionId};
+use crate::sql::Outcome;
 
 /// How many transactions are kept; the oldest go first. Those that commit or roll back go at once.
 const KEPT_MAX: usize = 10_000;
@@ -17,21 +18,10 @@ const KEPT_MAX: usize = 10_000;
 /// The results of the statements of one request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Done {
-    /// The writes of each of those that ran.
-    pub written: Vec<Written>,
+    /// Of each of those that ran.
+    pub written: Vec<Outcome>,
     /// Why there are no more of them, if one failed.
     pub failed: Option<Error>,
-}
-
-/// The writes of a statement.
-#[derive(Clone, Debug)]
-pub(super) struct Written {
-    /// How many rows.
-    pub count: u64,
-    /// The columns that it shows of them, and their types.
-    pub columns: Vec<(String, Type)>,
-    /// The shown rows; nothing if there are no columns.
-    pub rows: Vec<Vec<Value>>,
 }
 
 /// A request of a transaction: its statements, and what they have come to so far.

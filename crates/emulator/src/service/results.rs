@@ -1,21 +1,17 @@
 //! How rows travel: in one message, or in a stream of them.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::vec;
 
+use futures_util::stream;
 use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
 use prost::Message;
 use prost_types::value::Kind;
 use prost_types::{ListValue, Value as WireValue};
-use tokio_stream::Stream;
-use tonic::Status;
 
 use super::convert::encode;
 use super::status;
-use super::transactions::Handle;
-use crate::engine::{Database, Error, Reading, Result, Value};
+use crate::engine::{Database, Error, Handle, Reading, Result, Value};
 use crate::grpc::Messages;
 
 /// The size that a message of a stream is kept at, in bytes; clients refuse those above 4 MiB.
@@ -45,10 +41,7 @@ pub(super) struct Source {
 impl Source {
     /// Reads some more rows.
     pub async fn next_page(&mut self) -> Result<Vec<Vec<Value>>> {
-        match self.handle {
-            Handle::ReadOnly(moment) => self.database.read_page_at(moment, &mut self.reading).await,
-            Handle::ReadWrite(id) => self.database.read_page(id, &mut self.reading).await,
-        }
+        self.database.read_page(self.handle, &mut self.reading).await
     }
 }
 
@@ -84,110 +77,71 @@ impl Results {
     }
 }
 
-/// The messages of a stream, each made when the one before it has been taken.
-struct Chunks {
-    ready: VecDeque<Result<Vec<u8>, Status>>,
-    then: Then,
-}
-
-enum Then {
-    /// Rows that have been read.
-    Rows(Box<Sending>),
-    /// Rows that are being read.
-    Reading(Pin<Box<dyn Future<Output = Result<Sending>> + Send>>),
-    End,
-}
-
 /// The rest of a result while it is sent.
 struct Sending {
     rows: vec::IntoIter<Vec<Value>>,
     more: Option<Source>,
+    /// The messages that can go.
+    ready: VecDeque<proto::PartialResultSet>,
     /// The message that is being filled, and how full it is.
     chunk: proto::PartialResultSet,
     size: usize,
 }
 
-/// Returns a result as a stream.
+/// Returns a result as a stream, each message of which is made when the one before it has been taken.
 ///
 /// An error is in the stream, so that the reply has begun before it. Cloud Spanner does it so.
 /// Node's client takes an error without a reply for a connection that failed, and tries for
 /// seconds.
 pub(super) fn chunks(result: Result<Results>) -> Messages {
-    Box::pin(match result {
-        Ok(results) => {
-            let first = proto::PartialResultSet {
-                metadata: Some(results.metadata),
-                stats: results.stats,
-                precommit_token: results.precommit_token,
-                ..proto::PartialResultSet::default()
-            };
-            let rows = results.rows.into_iter();
-            let sending = Sending { rows, more: results.more, chunk: first, size: 0 };
-            Chunks { ready: VecDeque::new(), then: Then::Rows(Box::new(sending)) }
+    let sending = result.map(|results| Sending {
+        rows: results.rows.into_iter(),
+        more: results.more,
+        ready: VecDeque::new(),
+        chunk: proto::PartialResultSet {
+            metadata: Some(results.metadata),
+            stats: results.stats,
+            precommit_token: results.precommit_token,
+            ..proto::PartialResultSet::default()
+        },
+        size: 0,
+    });
+    Box::pin(stream::try_unfold(Some(sending), |sending| async move {
+        let Some(sending) = sending else { return Ok(None) };
+        let (chunk, rest) = match sending {
+            Ok(sending) => sending.next().await,
+            Err(error) => Err(error),
         }
-        Err(error) => Chunks { ready: VecDeque::from([Err(status(&error))]), then: Then::End },
-    })
-}
-
-impl Stream for Chunks {
-    type Item = Result<Vec<u8>, Status>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        loop {
-            if let Some(chunk) = self.ready.pop_front() {
-                return Poll::Ready(Some(chunk));
-            }
-            match std::mem::replace(&mut self.then, Then::End) {
-                Then::End => return Poll::Ready(None),
-                Then::Rows(sending) => {
-                    let (ready, then) = sending.fill();
-                    self.ready = ready.iter().map(|chunk| Ok(chunk.encode_to_vec())).collect();
-                    self.then = then;
-                }
-                Then::Reading(mut page) => match page.as_mut().poll(context) {
-                    Poll::Pending => {
-                        self.then = Then::Reading(page);
-                        return Poll::Pending;
-                    }
-                    Poll::Ready(Ok(sending)) => self.then = Then::Rows(Box::new(sending)),
-                    Poll::Ready(Err(error)) => self.ready.push_back(Err(status(&error))),
-                },
-            }
-        }
-    }
+        .map_err(|error| status(&error))?;
+        Ok(Some((chunk.encode_to_vec(), rest.map(Ok))))
+    }))
 }
 
 impl Sending {
-    /// Fills messages until one or more can go, or rows have to be read.
-    fn fill(mut self) -> (Vec<proto::PartialResultSet>, Then) {
-        let mut ready = Vec::new();
-        while let Some(row) = self.rows.next() {
-            for value in &row {
-                self.push(encode(value), &mut ready);
+    /// Returns the next message, and what is left behind it.
+    async fn next(mut self) -> Result<(proto::PartialResultSet, Option<Sending>)> {
+        loop {
+            if let Some(chunk) = self.ready.pop_front() {
+                return Ok((chunk, Some(self)));
             }
-            if !ready.is_empty() {
-                return (ready, Then::Rows(Box::new(self)));
+            if let Some(row) = self.rows.next() {
+                row.iter().for_each(|value| self.push(encode(value)));
+                continue;
             }
-        }
-        match self.more.take() {
-            Some(mut source) if !source.reading.is_done() => {
-                let reading = async move {
+            match &mut self.more {
+                Some(source) if !source.reading.is_done() => {
                     self.rows = source.next_page().await?.into_iter();
-                    self.more = Some(source);
-                    Ok(self)
-                };
-                (ready, Then::Reading(Box::pin(reading)))
-            }
-            _ => {
-                self.chunk.last = true;
-                ready.push(self.chunk);
-                (ready, Then::End)
+                }
+                _ => {
+                    self.chunk.last = true;
+                    return Ok((self.chunk, None));
+                }
             }
         }
     }
 
     /// Puts a value into the message, and what doesn't fit into it into those that follow.
-    fn push(&mut self, value: WireValue, ready: &mut Vec<proto::PartialResultSet>) {
+    fn push(&mut self, value: WireValue) {
         let mut rest = Some(value);
         while let Some(value) = rest {
             let size = value.encoded_len();
@@ -205,7 +159,8 @@ impl Sending {
                 self.chunk.chunked_value = true;
                 rest = Some(tail);
             }
-            ready.push(self.next_chunk());
+            let full = self.next_chunk();
+            self.ready.push_back(full);
         }
     }
 

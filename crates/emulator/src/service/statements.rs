@@ -15,14 +15,14 @@ use proto::transaction_selector::Selector;
 use tokio::time::Instant;
 
 use super::Core;
-use super::convert::{decode, row_type, type_of};
+use super::convert::{row_type, type_of};
 use super::reads::check_directed;
-use super::replays::{Done, Written, begun};
+use super::replays::{Done, begun};
 use super::results::Results;
-use super::transactions::{Handle, Selected, is_strong};
-use crate::engine::{Code, Database, Dialect, Error, Result, TransactionId, Type, map_of};
+use super::transactions::{Selected, is_strong};
+use crate::engine::{Code, Database, Dialect, Error, Handle, Result, TransactionId, Type, map_of};
 use crate::sql::{
-    InTransaction, Outcome, Parameter, Parameters, Prepared, Untyped, ast, check_query, execute,
+    InTransaction, Outcome, Parameter, Parameters, Prepared, ast, check_query, decode, execute,
 };
 
 impl Core {
@@ -51,14 +51,8 @@ impl Core {
         let (session, is_last) = (&request.session, request.last_statement);
         let mut selected = self.select_to_read(session, request.transaction.as_ref(), is_last)?;
         check_directed(request.directed_read_options.as_ref(), selected.handle)?;
-        let mut access = match selected.handle {
-            Handle::ReadWrite(id) => InTransaction::read_write(&database, id),
-            Handle::ReadOnly(moment) => InTransaction::read_only(&database, moment),
-        };
-        let outcome = execute(&statement, &parameters, &mut access).await?;
-        let Outcome::Rows { columns, rows } = outcome else {
-            return Err(Error::new(Code::Internal, "a query gave no rows"));
-        };
+        let mut access = InTransaction::new(&database, selected.handle);
+        let Outcome { columns, rows, .. } = execute(&statement, &parameters, &mut access).await?;
         let precommit_token = match selected.handle {
             Handle::ReadWrite(id) => {
                 if request.last_statement {
@@ -98,7 +92,7 @@ impl Core {
             return Err(Error::new(Code::Internal, "a statement neither failed nor wrote"));
         };
         let metadata = described(&written.columns, selected.described.take());
-        let stats = Some(stats(written.count));
+        let stats = Some(stats(written.written));
         Ok(Results { metadata, rows: written.rows, more: None, stats, precommit_token })
     }
 
@@ -136,9 +130,9 @@ impl Core {
         // Python's client looks for it with the first statement, and others beside them all.
         let mut first_token = precommit_token.clone();
         // A batch shows no rows, whatever its statements return.
-        let result_set = |written: &Written| proto::ResultSet {
+        let result_set = |written: &Outcome| proto::ResultSet {
             metadata: Some(described(&written.columns, transaction.take())),
-            stats: Some(stats(written.count)),
+            stats: Some(stats(written.written)),
             precommit_token: first_token.take(),
             ..proto::ResultSet::default()
         };
@@ -223,7 +217,7 @@ impl Core {
         database: &Database,
         id: TransactionId,
         statement: &Statement,
-    ) -> Result<Written> {
+    ) -> Result<Outcome> {
         let sql = &statement.sql;
         check_dialect(database, sql)?;
         let prepared = self.prepare(sql)?;
@@ -231,12 +225,8 @@ impl Core {
             return Err(Error::invalid_argument(format!("'{sql}' is not valid DML.")));
         }
         let parameters = parameters(statement.params.as_ref(), &statement.param_types)?;
-        let mut access = InTransaction::read_write(database, id);
-        match execute(&prepared, &parameters, &mut access).await? {
-            Outcome::Written(count) => Ok(Written { count, columns: Vec::new(), rows: Vec::new() }),
-            Outcome::Returned { count, columns, rows } => Ok(Written { count, columns, rows }),
-            Outcome::Rows { .. } => Err(Error::new(Code::Internal, "a statement gave rows")),
-        }
+        let mut access = InTransaction::new(database, Handle::ReadWrite(id));
+        execute(&prepared, &parameters, &mut access).await
     }
 
     fn prepare(&self, sql: &str) -> Result<Arc<Prepared>> {
@@ -261,9 +251,9 @@ fn described(
     proto::ResultSetMetadata { row_type: Some(row_type), transaction, undeclared_parameters: None }
 }
 
-fn stats(count: u64) -> proto::ResultSetStats {
-    let count = i64::try_from(count).unwrap_or(i64::MAX);
-    let row_count = Some(RowCount::RowCountExact(count));
+fn stats(written: Option<u64>) -> proto::ResultSetStats {
+    let count = |written| i64::try_from(written).unwrap_or(i64::MAX);
+    let row_count = written.map(|written| RowCount::RowCountExact(count(written)));
     proto::ResultSetStats { row_count, ..proto::ResultSetStats::default() }
 }
 
@@ -301,30 +291,26 @@ fn parameters(values: Option<&Struct>, types: &HashMap<String, proto::Type>) -> 
                 let value = decode(value, stated).map_err(|_| Error::invalid_argument(wrong()))?;
                 Parameter::Typed(stated, value)
             }
-            None => Parameter::Untyped(untyped(value, name)?),
+            None if value.kind.is_none() => Parameter::Untyped(Kind::NullValue(0).into()),
+            None => {
+                check_untyped(value, name)?;
+                Parameter::Untyped(value.clone())
+            }
         };
         Ok((name.clone(), parameter))
     };
     fields.map(parameter).collect()
 }
 
-fn untyped(value: &prost_types::Value, name: &str) -> Result<Untyped> {
-    Ok(match &value.kind {
-        None | Some(Kind::NullValue(_)) => Untyped::Null,
-        Some(Kind::BoolValue(value)) => Untyped::Bool(*value),
-        Some(Kind::NumberValue(value)) => Untyped::Number(*value),
-        Some(Kind::StringValue(text)) => Untyped::Text(text.clone()),
-        Some(Kind::ListValue(list)) => {
-            let element = |value: &prost_types::Value| match &value.kind {
-                Some(Kind::ListValue(_)) => {
-                    Err(Error::unimplemented(format!("parameter @{name}: ARRAY of ARRAY")))
-                }
-                _ => untyped(value, name),
-            };
-            Untyped::List(list.values.iter().map(element).collect::<Result<_>>()?)
-        }
-        Some(Kind::StructValue(_)) => {
-            return Err(Error::unimplemented(format!("parameter @{name}: STRUCT")));
-        }
-    })
+/// Refuses what a parameter without a type cannot be here.
+fn check_untyped(value: &prost_types::Value, name: &str) -> Result<()> {
+    let refused = |what| Err(Error::unimplemented(format!("parameter @{name}: {what}")));
+    match &value.kind {
+        Some(Kind::StructValue(_)) => refused("STRUCT"),
+        Some(Kind::ListValue(list)) => list.values.iter().try_for_each(|value| match &value.kind {
+            Some(Kind::ListValue(_)) => refused("ARRAY of ARRAY"),
+            _ => check_untyped(value, name),
+        }),
+        _ => Ok(()),
+    }
 }

@@ -11,20 +11,13 @@ use proto::transaction_selector::Selector;
 use super::Core;
 use super::convert::{decode_duration, decode_timestamp, encode_timestamp};
 use crate::engine::{
-    Code, Concurrency, Database, Error, ReadWriteOptions, Result, Timestamp, TimestampBound,
-    TransactionId,
+    Code, Concurrency, Database, Error, Handle, ReadWriteOptions, Result, Timestamp,
+    TimestampBound, TransactionId,
 };
 
 /// The mark of a read-only transaction's id. The rest of it is its timestamp, which is all there is
 /// to such a transaction: nothing has to be kept for it.
 const READ_ONLY_PREFIX: &str = "r";
-
-/// A transaction that a request has named or begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Handle {
-    ReadWrite(TransactionId),
-    ReadOnly(Timestamp),
-}
 
 impl Handle {
     /// Returns the id on the wire, which names the session that began the transaction: no other one

@@ -2,62 +2,58 @@
 
 use std::sync::Arc;
 
-use super::Access;
-use crate::engine::{
-    Database, Error, Mutation, Read, Result, Schema, Timestamp, TransactionId, Value,
-};
+use crate::engine::{Database, Error, Handle, Mutation, Read, Result, Schema, Timestamp, Value};
 
 /// A database as one transaction sees it.
 #[derive(Debug)]
 pub struct InTransaction<'a> {
     database: &'a Database,
     schema: Arc<Schema>,
-    transaction: Transaction,
-}
-
-#[derive(Debug)]
-enum Transaction {
-    ReadWrite(TransactionId),
-    ReadOnly(Timestamp),
+    handle: Handle,
+    /// Every read so far, for tests.
+    #[cfg(test)]
+    pub(super) reads: Vec<Read>,
 }
 
 impl<'a> InTransaction<'a> {
-    /// Returns the database as a read-write transaction sees it.
-    pub fn read_write(database: &'a Database, id: TransactionId) -> InTransaction<'a> {
-        let transaction = Transaction::ReadWrite(id);
-        InTransaction { database, schema: database.schema(), transaction }
-    }
-
-    /// Returns the database as it was at a moment.
-    pub fn read_only(database: &'a Database, moment: Timestamp) -> InTransaction<'a> {
-        let transaction = Transaction::ReadOnly(moment);
-        InTransaction { database, schema: database.schema_at(moment), transaction }
-    }
-}
-
-impl Access for InTransaction<'_> {
-    fn schema(&self) -> &Arc<Schema> {
-        &self.schema
-    }
-
-    fn now(&self) -> Timestamp {
-        self.database.clock().now()
-    }
-
-    async fn read(&mut self, read: Read) -> Result<Vec<Vec<Value>>> {
-        match self.transaction {
-            Transaction::ReadWrite(id) => self.database.read(id, read).await,
-            Transaction::ReadOnly(_) if read.exclusive => Err(Error::invalid_argument(
-                "FOR UPDATE is only supported in a read-write transaction.",
-            )),
-            Transaction::ReadOnly(moment) => self.database.read_at(moment, read).await,
+    /// Returns the database as this transaction sees it.
+    pub fn new(database: &'a Database, handle: Handle) -> InTransaction<'a> {
+        let schema = database.schema_in(handle);
+        InTransaction {
+            database,
+            schema,
+            handle,
+            #[cfg(test)]
+            reads: Vec::new(),
         }
     }
 
-    async fn write(&mut self, mutations: Vec<Mutation>) -> Result<()> {
-        match self.transaction {
-            Transaction::ReadWrite(id) => self.database.write(id, &mutations).await,
-            Transaction::ReadOnly(_) => Err(Error::failed_precondition(
+    /// The tables there are. An altered schema is another one, at another address.
+    pub(super) fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// Returns the value of `CURRENT_TIMESTAMP()`. Asked once for a statement.
+    pub(super) fn now(&self) -> Timestamp {
+        self.database.clock().now()
+    }
+
+    /// Reads rows, in the order of their keys, with what the transaction has written itself.
+    pub(super) async fn read(&mut self, read: Read) -> Result<Vec<Vec<Value>>> {
+        if read.exclusive && matches!(self.handle, Handle::ReadOnly(_)) {
+            let message = "FOR UPDATE is only supported in a read-write transaction.";
+            return Err(Error::invalid_argument(message));
+        }
+        #[cfg(test)]
+        self.reads.push(read.clone());
+        self.database.read_all(self.handle, read).await
+    }
+
+    /// Writes, all or nothing. Later reads of the transaction see it.
+    pub(super) async fn write(&mut self, mutations: Vec<Mutation>) -> Result<()> {
+        match self.handle {
+            Handle::ReadWrite(id) => self.database.write(id, &mutations).await,
+            Handle::ReadOnly(_) => Err(Error::failed_precondition(
                 "DML statements can only be performed in a read-write transaction.",
             )),
         }

@@ -9,7 +9,6 @@
 //! - Expressions nest at most [`MAX_DEPTH`] deep, subqueries [`MAX_SUBQUERY_DEPTH`] deep. A chain of
 //!   AND or of OR counts as one level.
 
-mod access;
 pub mod ast;
 mod bind;
 mod bounds;
@@ -29,10 +28,9 @@ mod prepared;
 mod run;
 mod time;
 mod token;
-mod untyped;
+mod wire;
 mod written;
 
-pub use access::Access;
 pub use database::InTransaction;
 pub use error::{Pos, Result, SqlError};
 pub use functions::{Code as FunctionCode, Function, functions};
@@ -45,4 +43,4 @@ pub use parser::{
 pub use prepared::{Prepared, Statements};
 pub use run::{Outcome, execute};
 pub(crate) use token::is_reserved;
-pub use untyped::{Untyped, from_text};
+pub use wire::decode;

@@ -1,7 +1,6 @@
 //! The parameters of a statement.
 
-use super::error::Pos;
-use super::untyped::{Untyped, untyped_value};
+use super::wire::decode;
 use crate::engine::{Timestamp, Type, Value};
 
 /// A value for `@name`.
@@ -10,7 +9,7 @@ pub enum Parameter {
     /// A value of a type that the sender gave.
     Typed(Type, Value),
     /// A value whose type follows from where it stands.
-    Untyped(Untyped),
+    Untyped(prost_types::Value),
 }
 
 /// The parameters of a statement, with their names in lower case. Names are the same in any case.
@@ -31,9 +30,7 @@ impl Parameters {
         let value = |reading: &Reading| {
             Some(match &self.0.get(reading.place)?.1 {
                 Parameter::Typed(_, value) => value.clone(),
-                Parameter::Untyped(content) => {
-                    untyped_value(content, reading.value_type, Pos::START).ok()?
-                }
+                Parameter::Untyped(sent) => decode(sent, reading.value_type).ok()?,
             })
         };
         let now = std::iter::once(Some(Value::Timestamp(now)));

@@ -92,10 +92,10 @@ impl Binder<'_> {
         let given = self.now.is_none().then(|| Given { place, readings: self.readings.clone() });
         let (value, value_type) = match parameter {
             Parameter::Typed(value_type, value) => (value, value_type),
-            Parameter::Untyped(content) => {
-                let (name, content) = (name.to_ascii_lowercase(), content.clone());
+            Parameter::Untyped(sent) => {
+                let (name, sent) = (name.to_ascii_lowercase(), sent.clone());
                 let types = self.inferred.clone();
-                let inferred = Inferred { name, place, content, given, types };
+                let inferred = Inferred { name, place, sent, given, types };
                 let node = Node::Constant(Value::Null);
                 return Ok(Typed { node, value_type: None, origin: Origin::Untyped(inferred), at });
             }

@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::engine::{Code, Json, Numeric, Type, Value};
+use crate::engine::{Code, Date, Json, Numeric, Type, Value};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::eval::cast;
 use crate::sql::params::Reading;
 use crate::sql::plan::Node;
 use crate::sql::time;
-use crate::sql::untyped::{Untyped, untyped_value};
+use crate::sql::wire::decode;
 
 /// An expression with its type.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub struct Inferred {
     /// Its place among the parameters.
     pub place: usize,
     /// Its value.
-    pub content: Untyped,
+    pub sent: prost_types::Value,
     /// The same in a plan for any values.
     pub given: Option<Given>,
     /// The types that such parameters of the statement were taken for, by place.
@@ -78,7 +78,9 @@ impl Inferred {
             // How many elements there are says which keys to read.
             Some(_) if matches!(target, Type::Array(_)) => Err(SqlError::value_needed(at)),
             Some(given) => Ok(given.read_as(target)),
-            None => untyped_value(&self.content, target, at).map(Node::Constant),
+            None => decode(&self.sent, target)
+                .map(Node::Constant)
+                .map_err(|message| SqlError::invalid(at, message)),
         }
     }
 }
@@ -297,7 +299,7 @@ pub fn parse(text: &str, target: Type, at: Pos) -> Result<Value> {
         Type::Json => Json::parse(text)
             .map(Value::Json)
             .map_err(|reason| SqlError::invalid(at, format!("Invalid JSON literal: {reason}"))),
-        _ => time::date(text)
+        _ => Date::parse(text)
             .map(Value::Date)
             .ok_or_else(|| SqlError::invalid(at, format!("Invalid DATE literal: {text:?}"))),
     }

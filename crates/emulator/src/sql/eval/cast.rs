@@ -1,6 +1,6 @@
 //! Conversions between types.
 
-use crate::engine::{Code, Numeric, Type, Value, double};
+use crate::engine::{Code, Date, Numeric, Type, Value, double};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::time;
 
@@ -79,7 +79,7 @@ fn from_text(text: &str, target: Type) -> Result<Value> {
             .map(Value::Numeric)
             .ok_or_else(|| SqlError::out_of_range(format!("Invalid NUMERIC value: {text}"))),
         Type::Bytes => Ok(Value::Bytes(text.as_bytes().to_vec())),
-        Type::Date => time::date(text)
+        Type::Date => Date::parse(text)
             .map(Value::Date)
             .ok_or_else(|| SqlError::out_of_range(format!("Invalid date: {text:?}"))),
         Type::Timestamp => {

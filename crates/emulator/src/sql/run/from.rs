@@ -5,7 +5,6 @@ use std::mem;
 use super::Execution;
 use super::path::{Ask, Path, has_all, read, sort_by_key};
 use crate::engine::{Key, KeyRange, Result, Value};
-use crate::sql::access::Access;
 use crate::sql::eval::{Evaluation, Row, Rows};
 use crate::sql::plan::{Node, Query, Scan, Source, Step};
 
@@ -17,7 +16,7 @@ enum Candidates {
     ByKey { rows: Vec<(Key, Row)>, ranges: Vec<Vec<KeyRange>> },
 }
 
-impl<A: Access> Execution<'_, A> {
+impl Execution<'_, '_> {
     /// Returns the rows of `FROM` that pass `WHERE`.
     pub(super) async fn source_rows(
         &mut self,

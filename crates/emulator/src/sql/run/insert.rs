@@ -6,12 +6,11 @@ use super::Execution;
 use super::path::{Ask, read, row_at, sort_by_key};
 use super::write::{Changes, key, names, overlaid};
 use crate::engine::{Cell, Error, Key, KeyRange, Mutation, Result, Table, Value, WriteKind};
-use crate::sql::access::Access;
 use crate::sql::ast::InsertMode;
 use crate::sql::eval::Row;
 use crate::sql::plan::{InsertRows, Insertion, Target};
 
-impl<A: Access> Execution<'_, A> {
+impl Execution<'_, '_> {
     pub(super) async fn insertions(&mut self, insertion: &Insertion) -> Result<Changes> {
         let table = &insertion.target.scan.table;
         let mut rows = Vec::new();

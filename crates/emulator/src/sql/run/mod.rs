@@ -8,7 +8,7 @@ mod query;
 mod tests;
 mod write;
 
-use super::access::Access;
+use super::database::InTransaction;
 use super::eval::{Evaluated, Evaluation, Missing, Rows, Stop};
 use super::params::Parameters;
 use super::plan::{Node, Plan};
@@ -17,25 +17,14 @@ use crate::engine::{Result, Type, Value};
 
 /// The result of a statement.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// The rows of a query.
-    Rows {
-        /// The columns' names and types. A column without a name has an empty one.
-        columns: Vec<(String, Type)>,
-        /// The rows, in order.
-        rows: Vec<Vec<Value>>,
-    },
-    /// How many rows a statement wrote.
-    Written(u64),
-    /// The rows that a statement with `THEN RETURN` wrote.
-    Returned {
-        /// How many rows it wrote.
-        count: u64,
-        /// As in [`Outcome::Rows`].
-        columns: Vec<(String, Type)>,
-        /// The shown parts of each row that was written.
-        rows: Vec<Vec<Value>>,
-    },
+pub struct Outcome {
+    /// How many rows it wrote; `None` of a query.
+    pub written: Option<u64>,
+    /// The names and types of the columns that it shows: those of a query, or of `THEN RETURN`. A column
+    /// without a name has an empty one.
+    pub columns: Vec<(String, Type)>,
+    /// The rows that it shows, in order.
+    pub rows: Vec<Vec<Value>>,
 }
 
 /// Executes a statement.
@@ -43,10 +32,10 @@ pub enum Outcome {
 /// # Errors
 /// Those of the statement, with the place in its text, and those of the database. A statement that
 /// fails has written nothing.
-pub async fn execute<A: Access>(
+pub async fn execute(
     statement: &Prepared,
     parameters: &Parameters,
-    access: &mut A,
+    access: &mut InTransaction<'_>,
 ) -> Result<Outcome> {
     let now = access.now();
     let (plan, given) = statement.plan(access.schema(), parameters, now)?;
@@ -57,12 +46,12 @@ pub async fn execute<A: Access>(
     }
 }
 
-struct Execution<'a, A> {
-    access: &'a mut A,
+struct Execution<'a, 'd> {
+    access: &'a mut InTransaction<'d>,
     evaluation: Evaluation,
 }
 
-impl<A: Access> Execution<'_, A> {
+impl Execution<'_, '_> {
     /// Evaluates, and gets what rows are missing, until nothing is.
     async fn evaluate<T>(&mut self, attempt: impl Fn(&Evaluation) -> Evaluated<T>) -> Result<T> {
         // A long statement lets others go on between two rows.

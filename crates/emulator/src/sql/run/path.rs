@@ -2,7 +2,6 @@
 
 use super::Execution;
 use crate::engine::{BoundIndex, Error, Key, KeyRange, Read, Result, Table};
-use crate::sql::access::Access;
 use crate::sql::eval::{Row, Rows};
 use crate::sql::keys;
 use crate::sql::plan::{Node, Scan};
@@ -24,7 +23,7 @@ pub(super) struct Ask {
     pub exclusive: bool,
 }
 
-impl<A: Access> Execution<'_, A> {
+impl Execution<'_, '_> {
     /// Finds the path that leaves out most of the rows that `conditions` don't let through.
     pub(super) async fn path<'q>(
         &mut self,

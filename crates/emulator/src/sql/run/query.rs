@@ -5,15 +5,14 @@ use std::pin::Pin;
 
 use super::{Execution, Outcome};
 use crate::engine::{Result, Type, Value};
-use crate::sql::access::Access;
 use crate::sql::eval::{Row, Rows};
 use crate::sql::functions::fold::Fold;
 use crate::sql::plan::{Aggregate, OrderBy, Output, Query};
 
-impl<A: Access> Execution<'_, A> {
+impl Execution<'_, '_> {
     pub(super) async fn query(&mut self, query: &Query) -> Result<Outcome> {
         let rows = self.nested_rows(query, &[], false).await?;
-        Ok(Outcome::Rows { columns: columns(&query.outputs), rows })
+        Ok(Outcome { written: None, columns: columns(&query.outputs), rows })
     }
 
     /// Returns the rows of a query that gets these values from the query around.

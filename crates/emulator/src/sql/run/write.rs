@@ -3,7 +3,6 @@
 use super::query::columns;
 use super::{Execution, Outcome};
 use crate::engine::{Cell, Error, Key, KeyRange, Mutation, Result, Table, Value, WriteKind};
-use crate::sql::access::Access;
 use crate::sql::eval::{Row, Rows};
 use crate::sql::plan::{NewValue, Node, Output, Scan, Target, Write};
 
@@ -14,7 +13,7 @@ pub(super) struct Changes {
     pub returned: Vec<Vec<Value>>,
 }
 
-impl<A: Access> Execution<'_, A> {
+impl Execution<'_, '_> {
     /// Writes, and says how many rows.
     pub(super) async fn write(&mut self, write: &Write) -> Result<Outcome> {
         let (changes, returning) = match write {
@@ -35,12 +34,8 @@ impl<A: Access> Execution<'_, A> {
         if count > 0 {
             self.access.write(changes.mutations).await?;
         }
-        Ok(match returning {
-            None => Outcome::Written(count),
-            Some(outputs) => {
-                Outcome::Returned { count, columns: columns(outputs), rows: changes.returned }
-            }
-        })
+        let columns = returning.map(|outputs| columns(outputs)).unwrap_or_default();
+        Ok(Outcome { written: Some(count), columns, rows: changes.returned })
     }
 
     async fn updates(

@@ -1,13 +1,13 @@
 //! The DDL that is kept if that is asked for.
 
-use super::Parser;
+use super::{Parser, VERBS};
 use crate::engine::{
     Cell, Column, ColumnDefault, DefaultExpression, Error, Kept, SchemaChange, Timestamp,
 };
 use crate::sql::error::Result;
 
 /// The kinds of things that are kept, which statements make, change and drop.
-const KINDS: &[&str] = &[
+pub(super) const KINDS: &[&str] = &[
     "VIEW",
     "CHANGE STREAM",
     "SEQUENCE",
@@ -63,18 +63,18 @@ impl Parser {
             return self.keep(first, "GRANT", String::new(), false).map(Some);
         }
         for kind in KINDS {
-            for verb in ["CREATE", "CREATE OR REPLACE", "ALTER", "DROP"] {
+            for verb in VERBS {
                 if !self.keyword(&format!("{verb} {kind}")) {
                     continue;
                 }
                 let if_exists = self.keyword("IF EXISTS") || self.keyword("IF NOT EXISTS");
                 let has_name = *kind != "PROTO BUNDLE";
                 let name = if has_name { self.identifier()? } else { String::new() };
-                if verb == "DROP" {
+                if *verb == "DROP" {
                     let kind = (*kind).to_owned();
                     return Ok(Some(SchemaChange::Forget { kind, name, if_exists }));
                 }
-                return self.keep(first, kind, name, verb == "CREATE OR REPLACE").map(Some);
+                return self.keep(first, kind, name, *verb == "CREATE OR REPLACE").map(Some);
             }
         }
         Ok(None)

@@ -12,49 +12,17 @@ use crate::sql::token::Kind;
 /// The most bytes a DDL text can have; Cloud Spanner's limit.
 pub const MAX_DDL_BYTES: usize = 10 << 20;
 
-/// Statements that Cloud Spanner knows and this parser doesn't.
+/// The ways to say what becomes of something.
+const VERBS: &[&str] = &["CREATE", "CREATE OR REPLACE", "ALTER", "DROP"];
+
+/// The kinds of things that Cloud Spanner knows and this parser doesn't, beside those that can be kept.
+const OTHER_KINDS: &[&str] = &["LOCALITY GROUP", "PLACEMENT", "FUNCTION", "QUEUE", "STATISTICS"];
+
+/// The other statements that Cloud Spanner knows and this parser doesn't.
 const OTHER_STATEMENTS: &[&str] = &[
-    "CREATE VIEW",
-    "CREATE OR REPLACE",
-    "CREATE CHANGE",
-    "CREATE SEQUENCE",
-    "CREATE SCHEMA",
     "CREATE DATABASE",
-    "CREATE ROLE",
-    "CREATE MODEL",
-    "CREATE PROPERTY",
-    "CREATE PROTO",
-    "CREATE SEARCH",
-    "CREATE VECTOR",
-    "CREATE LOCALITY",
-    "CREATE PLACEMENT",
-    "CREATE FUNCTION",
-    "CREATE QUEUE",
-    "DROP VIEW",
-    "DROP CHANGE",
-    "DROP SEQUENCE",
-    "DROP SCHEMA",
-    "DROP ROLE",
-    "DROP MODEL",
-    "DROP PROPERTY",
-    "DROP PROTO",
-    "DROP SEARCH",
-    "DROP VECTOR",
-    "DROP LOCALITY",
-    "DROP PLACEMENT",
-    "DROP FUNCTION",
-    "DROP QUEUE",
+    "CREATE OR REPLACE",
     "ALTER INDEX",
-    "ALTER CHANGE",
-    "ALTER SEQUENCE",
-    "ALTER MODEL",
-    "ALTER PROTO",
-    "ALTER SCHEMA",
-    "ALTER SEARCH",
-    "ALTER VECTOR",
-    "ALTER LOCALITY",
-    "ALTER STATISTICS",
-    "ALTER QUEUE",
     "ANALYZE",
     "GRANT",
     "REVOKE",
@@ -113,6 +81,9 @@ impl Parser {
     fn schema_change(&mut self) -> Result<SchemaChange> {
         if let Some(kept) = self.kept_statement()? {
             return Ok(kept);
+        }
+        for kind in kept::KINDS.iter().chain(OTHER_KINDS) {
+            VERBS.iter().try_for_each(|verb| self.refuse(&[&format!("{verb} {kind}")]))?;
         }
         self.refuse(OTHER_STATEMENTS)?;
         if self.keyword("CREATE TABLE") {

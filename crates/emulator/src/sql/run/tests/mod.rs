@@ -7,14 +7,10 @@ mod keys;
 mod plans;
 mod values;
 
-use std::sync::Arc;
-
 use super::*;
-use crate::engine::{
-    Code, Database, KeyRange, Mutation, Read, ReadWriteOptions, Schema, Timestamp,
-};
+use crate::engine::{Code, Database, Handle, KeyRange, Read, ReadWriteOptions};
 use crate::sql::ast::Statement;
-use crate::sql::{InTransaction, Parameter, Untyped, parse_ddl};
+use crate::sql::{Parameter, parse_ddl};
 
 const TABLES: &str = "
     CREATE TABLE Orders (
@@ -39,45 +35,16 @@ fn world() -> Memory {
 struct Memory {
     runtime: tokio::runtime::Runtime,
     database: Database,
-    /// The value of `CURRENT_TIMESTAMP`.
-    now: Timestamp,
     reads: Vec<Read>,
-}
-
-/// One transaction of it.
-struct Seen<'a> {
-    transaction: InTransaction<'a>,
-    now: Timestamp,
-    reads: &'a mut Vec<Read>,
-}
-
-impl Access for Seen<'_> {
-    fn schema(&self) -> &Arc<Schema> {
-        self.transaction.schema()
-    }
-
-    fn now(&self) -> Timestamp {
-        self.now
-    }
-
-    async fn read(&mut self, read: Read) -> Result<Vec<Vec<Value>>> {
-        self.reads.push(read.clone());
-        self.transaction.read(read).await
-    }
-
-    async fn write(&mut self, mutations: Vec<Mutation>) -> Result<()> {
-        self.transaction.write(mutations).await
-    }
 }
 
 impl Memory {
     fn new(ddl: &str) -> Memory {
         let database = Database::default();
         database.change_schema(&parse_ddl(ddl).expect("it is right")).expect("it fits");
-        let now = database.clock().now();
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build().expect("it starts");
-        Memory { runtime, database, now, reads: Vec::new() }
+        Memory { runtime, database, reads: Vec::new() }
     }
 
     /// Runs a statement in a transaction of its own.
@@ -95,12 +62,12 @@ impl Memory {
     }
 
     fn execute(&mut self, statement: &Prepared, parameters: &Parameters) -> Result<Outcome> {
-        let Memory { runtime, database, now, reads } = self;
+        let Memory { runtime, database, reads } = self;
         runtime.block_on(async {
             let id = database.begin(&ReadWriteOptions::default());
-            let transaction = InTransaction::read_write(database, id);
-            let mut seen = Seen { transaction, now: *now, reads };
-            let outcome = execute(statement, parameters, &mut seen).await;
+            let mut access = InTransaction::new(database, Handle::ReadWrite(id));
+            let outcome = execute(statement, parameters, &mut access).await;
+            reads.append(&mut access.reads);
             match outcome.is_ok() {
                 true => drop(database.commit(id, &[]).await?),
                 false => database.rollback(id)?,
@@ -111,7 +78,7 @@ impl Memory {
 
     fn write(&mut self, text: &str) -> u64 {
         match self.run(text, &Parameters::default()) {
-            Ok(Outcome::Written(count)) => count,
+            Ok(Outcome { written: Some(count), .. }) => count,
             other => panic!("{text}: {other:?}"),
         }
     }
@@ -119,7 +86,7 @@ impl Memory {
     /// The rows of a query as a reader writes them: cells with blanks between.
     fn rows_with(&mut self, text: &str, parameters: &Parameters) -> Vec<String> {
         match self.run(text, parameters) {
-            Ok(Outcome::Rows { rows, .. }) => {
+            Ok(Outcome { written: None, rows, .. }) => {
                 rows.iter().map(|row| row.iter().map(shown).collect::<Vec<_>>().join(" ")).collect()
             }
             other => panic!("{text}: {other:?}"),

@@ -4,7 +4,7 @@
 use super::*;
 use crate::engine::{Concurrency, Database, ReadWriteOptions, TransactionId};
 use crate::random::Random;
-use crate::sql::{InTransaction, parse_ddl};
+use crate::sql::parse_ddl;
 
 /// Each table has the same columns and rows. The table `s` has a key that no statement names.
 const PAIR: &str = "
@@ -169,7 +169,7 @@ impl Pair {
 
     async fn run(&self, id: TransactionId, text: &str) -> Result<Outcome> {
         let statement = Prepared::new(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-        let mut access = InTransaction::read_write(&self.database, id);
+        let mut access = InTransaction::new(&self.database, Handle::ReadWrite(id));
         execute(&statement, &Parameters::default(), &mut access).await
     }
 
@@ -201,7 +201,7 @@ impl Pair {
 /// How many rows were written, and the rows of a query, where they come in any order unless `ordered`.
 fn shown_rows(outcome: Result<Outcome>, ordered: bool) -> (u64, Vec<String>) {
     match outcome {
-        Ok(Outcome::Rows { rows, .. }) => {
+        Ok(Outcome { written: None, rows, .. }) => {
             let shown = rows.iter().map(|row| row.iter().map(shown).collect::<Vec<_>>().join(" "));
             let mut rows: Vec<String> = shown.collect();
             if !ordered {
@@ -209,8 +209,8 @@ fn shown_rows(outcome: Result<Outcome>, ordered: bool) -> (u64, Vec<String>) {
             }
             (0, rows)
         }
-        Ok(Outcome::Written(count)) => (count, Vec::new()),
-        other => panic!("{other:?}"),
+        Ok(Outcome { written: Some(count), .. }) => (count, Vec::new()),
+        Err(error) => panic!("{error}"),
     }
 }
 
