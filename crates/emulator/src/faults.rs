@@ -181,19 +181,20 @@ impl FaultHandle {
 /// Gives the name of a table's first key column.
 pub(crate) type KeyColumn<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+/// The things that a request names, of those that a fault asks for.
+#[derive(Default)]
+pub(crate) struct Named<'r> {
+    pub session: Option<&'r str>,
+    /// The id of the transaction.
+    pub transaction: Option<&'r [u8]>,
+    /// True if it begins a transaction of several requests.
+    pub begins: bool,
+}
+
 /// The questions that a fault can ask about a request.
 pub(crate) trait Selectable {
-    /// The session it names.
-    fn session(&self) -> Option<&str> {
-        None
-    }
-    /// The id of the transaction it names.
-    fn transaction(&self) -> Option<&[u8]> {
-        None
-    }
-    /// Returns true if it begins a transaction of several requests.
-    fn begins(&self) -> bool {
-        false
+    fn named(&self) -> Named<'_> {
+        Named::default()
     }
     /// Asks for no read timestamp from here on.
     fn hide_read_timestamp(&mut self) {}
@@ -287,7 +288,7 @@ impl Active {
     fn meets(&mut self, rpc: Rpc, request: &dyn Selectable, key_column: KeyColumn<'_>) -> bool {
         let fault = &mut self.fault;
         let selects = fault.rpc.is_none_or(|selected| selected == rpc)
-            && fault.session.as_deref().is_none_or(|name| request.session() == Some(name))
+            && fault.session.as_deref().is_none_or(|name| request.named().session == Some(name))
             && (fault.table.is_none() && fault.key.is_none()
                 || request.names(fault.table.as_deref(), fault.key.as_deref(), key_column));
         if !selects || fault.times == Some(0) {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::error::{Code, Error, Result};
-use super::locks::{Columns, Lock, Mode};
+use super::locks::Lock;
 use super::mutation::{Drafts, Mutation, Target};
 use super::state::{State, Step};
 use super::store::Row;
@@ -259,10 +259,6 @@ fn check_count(mutation_count: usize) -> Result<()> {
 /// Returns what a statement learned from the rows being there or not. It holds this like any other
 /// read; what it writes is locked when it commits.
 fn existence_reads(wanted: &[(String, Lock)]) -> Vec<(String, Lock)> {
-    let read = |lock: &Lock| Lock {
-        range: lock.range.clone(),
-        columns: Columns::existence(),
-        mode: Mode::Shared,
-    };
+    let read = |lock: &Lock| Lock::existence(lock.range.clone());
     wanted.iter().map(|(table, lock)| (table.clone(), read(lock))).collect()
 }

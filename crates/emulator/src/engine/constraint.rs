@@ -6,7 +6,7 @@ use super::check::check_row;
 use super::error::{Code, Error, Result};
 use super::foreign_key::References;
 use super::index::BoundIndex;
-use super::locks::{Columns, Lock, Mode};
+use super::locks::Lock;
 use super::mutation::{Draft, Drafts, Moved, check_key_size};
 use super::state::State;
 use super::table::{OnDelete, Table};
@@ -79,7 +79,7 @@ impl State {
         let view = View { state: self, layers: &layers, base };
         for keys in references {
             looked_at.extend(
-                keys.check(&view)?.into_iter().map(|(name, range)| (name, existence(range))),
+                keys.check(&view)?.into_iter().map(|(name, range)| (name, Lock::existence(range))),
             );
         }
         found.looked_at = looked_at;
@@ -105,7 +105,7 @@ impl State {
                     continue;
                 }
                 let range = KeyRange::prefix(Key(key.0[..index.key_parts()].to_vec()));
-                found.looked_at.push((name.clone(), existence(range.clone())));
+                found.looked_at.push((name.clone(), Lock::existence(range.clone())));
                 if view.keys(name, &range, 2).len() > 1 {
                     return Err(Error::new(
                         Code::AlreadyExists,
@@ -166,7 +166,7 @@ impl State {
                 ),
             ));
         }
-        Ok(Some((name, existence(KeyRange::prefix(above_key)))))
+        Ok(Some((name, Lock::existence(KeyRange::prefix(above_key)))))
     }
 
     /// Returns the tables whose rows go with a row of this one.
@@ -197,13 +197,9 @@ fn check_children(
                 table.name, child.name
             )));
         }
-        looked_at.push((name, existence(range.clone())));
+        looked_at.push((name, Lock::existence(range.clone())));
     }
     Ok(looked_at)
-}
-
-fn existence(range: KeyRange) -> Lock {
-    Lock { range, columns: Columns::existence(), mode: Mode::Shared }
 }
 
 fn change_entry(
@@ -226,10 +222,8 @@ fn change_entry(
     let gone = old.map(|(key, _)| (key, Draft::Deleted));
     let come = new.map(|(key, cells)| (key, Draft::Row(cells)));
     for (key, draft) in gone.into_iter().chain(come) {
-        let mut columns = Columns::existence();
-        (0..index.entries.columns.len()).for_each(|position| columns.insert(position));
-        let range = KeyRange::prefix(key.clone());
-        found.locks.push((name.clone(), Lock { range, columns, mode: Mode::Exclusive }));
+        let lock = Lock::rows(KeyRange::prefix(key.clone()), index.entries.columns.len());
+        found.locks.push((name.clone(), lock));
         found.entries.entry(name.clone()).or_default().insert(key, draft);
         found.changed_entries += 1;
     }

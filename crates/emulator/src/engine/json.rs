@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 /// How deep a document can nest; Cloud Spanner's limit.
 const MAX_NESTING: usize = 80;
@@ -27,13 +28,8 @@ impl Json {
         if text.len() > MAX_BYTES {
             return Err(format!("the document is longer than {MAX_BYTES} bytes"));
         }
-        let mut reader = Reader { numbers: numbers(text).into_iter(), nesting: 0 };
-        let mut input = serde_json::Deserializer::from_str(text);
-        let document = reader.deserialize(&mut input).and_then(|document| {
-            input.end()?;
-            Ok(document)
-        });
-        document.map(Json).map_err(|error| error.to_string())
+        let document: &RawValue = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        kept(document, 0).map(Json)
     }
 
     /// Returns the document as it is kept.
@@ -48,133 +44,77 @@ impl fmt::Display for Json {
     }
 }
 
-/// Makes the text that is kept of what `serde_json` reads.
-struct Reader<'t> {
-    /// The numbers to come, as written: a FLOAT64 wouldn't tell which digits are lost.
-    numbers: std::vec::IntoIter<&'t str>,
-    nesting: usize,
-}
-
-impl Reader<'_> {
-    fn number<E: serde::de::Error>(&mut self) -> Result<String, E> {
-        let written = self.numbers.next().unwrap_or("");
-        if written == "-0" {
-            return Ok("0".to_owned());
+/// Makes the text that is kept of a document inside so many others.
+fn kept(document: &RawValue, depth: usize) -> Result<String, String> {
+    let text = document.get();
+    let unread = |error: serde_json::Error| error.to_string();
+    if text.starts_with(['[', '{']) && depth == MAX_NESTING {
+        return Err(format!("the document is nested more than {MAX_NESTING} levels deep"));
+    }
+    match text.as_bytes().first() {
+        Some(b'[') => {
+            let elements: Vec<&RawValue> = serde_json::from_str(text).map_err(unread)?;
+            let elements: Result<Vec<String>, _> =
+                elements.into_iter().map(|element| kept(element, depth + 1)).collect();
+            Ok(format!("[{}]", elements?.join(",")))
         }
-        if written.parse::<i64>().is_ok() || written.parse::<u64>().is_ok() {
-            return Ok(written.to_owned());
-        }
-        match written.parse::<f64>() {
-            Ok(value) if significant(written) == significant(&format!("{value:e}")) => {
-                Ok(super::double::in_json(value))
+        Some(b'{') => {
+            let Members(members) = serde_json::from_str(text).map_err(unread)?;
+            let mut all = BTreeMap::new();
+            for (name, value) in members {
+                let value = kept(value, depth + 1)?;
+                all.entry(name).or_insert(value);
             }
-            _ => Err(E::custom(format_args!(
-                "the number {written} cannot be kept without loss of precision"
-            ))),
+            let member = |(name, value)| format!("{}:{value}", serde_json::Value::String(name));
+            Ok(format!("{{{}}}", all.into_iter().map(member).collect::<Vec<_>>().join(",")))
         }
-    }
-
-    fn deeper<E: serde::de::Error>(&mut self) -> Result<(), E> {
-        self.nesting += 1;
-        match self.nesting > MAX_NESTING {
-            true => Err(E::custom(format_args!(
-                "the document is nested more than {MAX_NESTING} levels deep"
-            ))),
-            false => Ok(()),
+        Some(b'"') => {
+            let text: serde_json::Value = serde_json::from_str(text).map_err(unread)?;
+            Ok(text.to_string())
         }
+        Some(b'-' | b'0'..=b'9') => number(text),
+        _ => Ok(text.to_owned()),
     }
 }
 
-impl<'de> DeserializeSeed<'de> for &mut Reader<'_> {
-    type Value = String;
+/// The members of a document in their order, those of one name included.
+struct Members<'t>(Vec<(String, &'t RawValue)>);
 
-    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<String, D::Error> {
-        input.deserialize_any(self)
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Members<'de>, D::Error> {
+        input.deserialize_map(Members(Vec::new()))
     }
 }
 
-impl<'de> Visitor<'de> for &mut Reader<'_> {
-    type Value = String;
+impl<'de> Visitor<'de> for Members<'de> {
+    type Value = Members<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a document")
+        f.write_str("members")
     }
 
-    fn visit_unit<E>(self) -> Result<String, E> {
-        Ok("null".to_owned())
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<String, E> {
-        Ok(value.to_string())
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<String, E> {
-        self.number()
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<String, E> {
-        self.number()
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<String, E> {
-        self.number()
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<String, E> {
-        serde_json::to_string(text).map_err(E::custom)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<String, A::Error> {
-        self.deeper()?;
-        let mut all = Vec::new();
-        while let Some(element) = elements.next_element_seed(&mut *self)? {
-            all.push(element);
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<Members<'de>, A::Error> {
+        while let Some(member) = members.next_entry()? {
+            self.0.push(member);
         }
-        self.nesting -= 1;
-        Ok(format!("[{}]", all.join(",")))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<String, A::Error> {
-        self.deeper()?;
-        let mut all: BTreeMap<String, String> = BTreeMap::new();
-        while let Some(name) = members.next_key::<String>()? {
-            let value = members.next_value_seed(&mut *self)?;
-            all.entry(name).or_insert(value);
-        }
-        self.nesting -= 1;
-        let member = |(name, value): (&String, &String)| {
-            serde_json::to_string(name).map(|name| format!("{name}:{value}"))
-        };
-        let all: Result<Vec<String>, _> = all.iter().map(member).collect();
-        Ok(format!("{{{}}}", all.map_err(A::Error::custom)?.join(",")))
+        Ok(self)
     }
 }
 
-/// The numbers of a document, as written.
-fn numbers(text: &str) -> Vec<&str> {
-    let mut numbers = Vec::new();
-    let mut rest = text;
-    while let Some(start) = rest.find(|next: char| matches!(next, '"' | '-' | '0'..='9')) {
-        rest = &rest[start..];
-        let is_text = rest.starts_with('"');
-        let mut escaped = false;
-        let length = match is_text {
-            true => rest[1..].find(|next| {
-                let ends = next == '"' && !escaped;
-                escaped = next == '\\' && !escaped;
-                ends
-            }),
-            false => {
-                rest.find(|next: char| !matches!(next, '0'..='9' | '-' | '+' | '.' | 'e' | 'E'))
-            }
-        };
-        let length = length.map_or(rest.len(), |length| length + if is_text { 2 } else { 0 });
-        if !is_text {
-            numbers.push(&rest[..length]);
-        }
-        rest = &rest[length..];
+/// A number as it is kept. A FLOAT64 wouldn't tell which digits are lost.
+fn number(written: &str) -> Result<String, String> {
+    if written == "-0" {
+        return Ok("0".to_owned());
     }
-    numbers
+    if written.parse::<i64>().is_ok() || written.parse::<u64>().is_ok() {
+        return Ok(written.to_owned());
+    }
+    match written.parse::<f64>() {
+        Ok(value) if significant(written) == significant(&format!("{value:e}")) => {
+            Ok(super::double::in_json(value))
+        }
+        _ => Err(format!("the number {written} cannot be kept without loss of precision")),
+    }
 }
 
 /// The digits of a number, without the zeros at either end and without its magnitude.

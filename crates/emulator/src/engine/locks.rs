@@ -78,6 +78,20 @@ pub(super) struct Lock {
     pub mode: Mode,
 }
 
+impl Lock {
+    /// Returns the lock of who has found out which rows of a range are there.
+    pub fn existence(range: KeyRange) -> Lock {
+        Lock { range, columns: Columns::existence(), mode: Mode::Shared }
+    }
+
+    /// Returns the lock of who makes whole rows, of so many columns, come or go.
+    pub fn rows(range: KeyRange, columns: usize) -> Lock {
+        let mut all = Columns::existence();
+        (0..columns).for_each(|position| all.insert(position));
+        Lock { range, columns: all, mode: Mode::Exclusive }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Holding {
     holder: TransactionId,

@@ -304,9 +304,7 @@ impl Target<'_> {
     }
 
     fn delete(&mut self, range: &KeyRange, locks: &mut Vec<Lock>) {
-        let mut columns = Columns::existence();
-        (0..self.table.columns.len()).for_each(|position| columns.insert(position));
-        locks.push(Lock { range: range.clone(), columns, mode: Mode::Exclusive });
+        locks.push(Lock::rows(range.clone(), self.table.columns.len()));
         let stored = self.rows.range_at(range, self.base).map(|(key, _)| key);
         let drafts = self.below.into_iter().chain([&*self.draft]);
         let drafted = drafts.flat_map(|draft| range.of(draft)).map(|(key, _)| key);

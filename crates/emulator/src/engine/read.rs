@@ -13,7 +13,7 @@ use super::schema::Schema;
 use super::state::{State, Step, TableData};
 use super::store::Row;
 use super::table::Table;
-use super::transaction::{Concurrency, ReadRecord, TransactionId};
+use super::transaction::{Concurrency, TransactionId};
 use super::value::{Key, KeyRange, Timestamp, Value};
 
 /// How many rows one page looks at.
@@ -292,26 +292,22 @@ impl State {
     /// Notes what an optimistic transaction has read, in terms of the locks it would have taken.
     pub fn record_reads(&mut self, id: TransactionId, locks: &[(String, Lock)]) {
         let Some(transaction) = self.transactions.get_mut(&id) else { return };
-        transaction.reads.extend(locks.iter().map(|(table, lock)| ReadRecord {
-            table: table.clone(),
-            range: lock.range.clone(),
-            columns: lock.columns.clone(),
-        }));
+        transaction.reads.extend_from_slice(locks);
     }
 
     /// Returns true if what an optimistic transaction has read is still so.
     pub fn unchanged(&self, id: TransactionId, moment: Timestamp) -> bool {
         let Some(transaction) = self.transactions.get(&id) else { return false };
-        transaction.reads.iter().all(|record| {
-            let place = self.schema.relation(&record.table).zip(self.tables.get(&record.table));
+        transaction.reads.iter().all(|(table, read)| {
+            let place = self.schema.relation(table).zip(self.tables.get(table));
             let Some((table, data)) = place else { return false };
             let seen = |row: Option<&Row>| {
                 let cells = cells_of(table, row?).into_iter().enumerate();
-                let read = cells.filter(|(position, _)| record.columns.contains(*position));
-                Some(read.collect::<Vec<_>>())
+                let seen = cells.filter(|(position, _)| read.columns.contains(*position));
+                Some(seen.collect::<Vec<_>>())
             };
             data.rows
-                .written_after(&record.range, moment)
+                .written_after(&read.range, moment)
                 .all(|key| seen(data.rows.at(key, moment)) == seen(data.rows.latest(key)))
         })
     }

@@ -5,10 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use super::error::Error;
-use super::locks::{Columns, Lock};
+use super::locks::Lock;
 use super::mutation::Drafts;
 use super::touched::Touched;
-use super::value::{KeyRange, Timestamp};
+use super::value::Timestamp;
 
 /// How long a transaction may go without a request before it is aborted.
 pub const IDLE_LIMIT: Duration = Duration::from_secs(10);
@@ -108,14 +108,6 @@ impl Status {
 /// began to work; the second keeps any two apart.
 pub(super) type Age = (u64, TransactionId);
 
-/// The reads of an optimistic transaction, which it must find unchanged when it commits.
-#[derive(Clone, Debug)]
-pub(super) struct ReadRecord {
-    pub table: String,
-    pub range: KeyRange,
-    pub columns: Columns,
-}
-
 /// One read-write transaction.
 #[derive(Debug)]
 pub(super) struct Transaction {
@@ -128,7 +120,9 @@ pub(super) struct Transaction {
     pub requests: u32,
     /// The moment that an optimistic transaction sees, once it has read.
     pub snapshot: Option<Timestamp>,
-    pub reads: Vec<ReadRecord>,
+    /// The reads of an optimistic transaction, which it must find unchanged when it commits: the locks that
+    /// it would have taken, by table name in lower case.
+    pub reads: Vec<(String, Lock)>,
     /// The writes of its statements, by table name in lower case.
     pub draft: Drafts,
     pub draft_cells: usize,

@@ -12,7 +12,7 @@ use tonic::{Request, Response};
 use super::status::status;
 use super::{Connection, Core};
 use crate::engine::{Code, Error, Handle, Result};
-use crate::faults::{Effect, Selectable};
+use crate::faults::{Effect, Named, Selectable};
 use crate::grpc::{Answering, Messages};
 use crate::rpc::Rpc;
 
@@ -52,7 +52,7 @@ impl Core {
         let limit = time_limit(request.metadata());
         let connection = request.extensions().get::<Connection>().cloned();
         let message = call.message();
-        let session = message.session();
+        let session = message.named().session;
         self.counts.count(rpc, session);
         let key_column = |table: &str| self.first_key_column(session?, table);
         let answer = match self.faults.meet(rpc, message, &key_column) {
@@ -115,7 +115,8 @@ impl Core {
             Effect::Abort => self.abort(call.message()).map_or(Ok(()), Err)?,
             Effect::EndEarlier => {
                 let message = call.message();
-                if let Some(session) = message.session().filter(|_| message.begins()) {
+                let Named { session, begins, .. } = message.named();
+                if let Some(session) = session.filter(|_| begins) {
                     self.end_latest(session)?;
                 }
             }
@@ -141,8 +142,8 @@ impl Core {
     /// Aborts the transaction that a request names; none if that one has committed.
     fn abort(&self, message: &dyn Selectable) -> Option<Error> {
         let error = Error::aborted("Transaction aborted by an injected fault.");
-        let session = message.session();
-        let handle = message.transaction().zip(session);
+        let Named { session, transaction, .. } = message.named();
+        let handle = transaction.zip(session);
         let handle = handle.and_then(|(id, session)| Handle::decode(id, session).ok());
         let database = session.and_then(|session| self.database_of(session).ok());
         if let (Some(Handle::ReadWrite(id)), Some(database)) = (handle, database) {

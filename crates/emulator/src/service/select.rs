@@ -3,8 +3,9 @@
 use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
 use prost_types::value::Kind;
 use proto::mutation::Operation;
+use proto::transaction_selector::Selector;
 
-use crate::faults::{KeyColumn, Selectable};
+use crate::faults::{KeyColumn, Named, Selectable};
 
 impl Selectable for proto::CreateSessionRequest {}
 impl Selectable for proto::BatchCreateSessionsRequest {}
@@ -13,22 +14,15 @@ impl Selectable for proto::GetSessionRequest {}
 impl Selectable for proto::DeleteSessionRequest {}
 
 impl Selectable for proto::RollbackRequest {
-    fn session(&self) -> Option<&str> {
-        Some(&self.session)
-    }
-
-    fn transaction(&self) -> Option<&[u8]> {
-        Some(&self.transaction_id)
+    fn named(&self) -> Named<'_> {
+        let transaction = Some(self.transaction_id.as_slice());
+        Named { session: Some(&self.session), transaction, begins: false }
     }
 }
 
 impl Selectable for proto::BeginTransactionRequest {
-    fn session(&self) -> Option<&str> {
-        Some(&self.session)
-    }
-
-    fn begins(&self) -> bool {
-        true
+    fn named(&self) -> Named<'_> {
+        Named { session: Some(&self.session), transaction: None, begins: true }
     }
 
     fn names(&self, table: Option<&str>, key: Option<&str>, key_column: KeyColumn<'_>) -> bool {
@@ -37,15 +31,12 @@ impl Selectable for proto::BeginTransactionRequest {
 }
 
 impl Selectable for proto::CommitRequest {
-    fn session(&self) -> Option<&str> {
-        Some(&self.session)
-    }
-
-    fn transaction(&self) -> Option<&[u8]> {
-        match &self.transaction {
-            Some(proto::commit_request::Transaction::TransactionId(id)) => Some(id),
+    fn named(&self) -> Named<'_> {
+        let transaction = match &self.transaction {
+            Some(proto::commit_request::Transaction::TransactionId(id)) => Some(id.as_slice()),
             _ => None,
-        }
+        };
+        Named { session: Some(&self.session), transaction, begins: false }
     }
 
     fn names(&self, table: Option<&str>, key: Option<&str>, key_column: KeyColumn<'_>) -> bool {
@@ -54,23 +45,12 @@ impl Selectable for proto::CommitRequest {
 }
 
 impl Selectable for proto::ReadRequest {
-    fn session(&self) -> Option<&str> {
-        Some(&self.session)
-    }
-
-    fn transaction(&self) -> Option<&[u8]> {
-        selected(self.transaction.as_ref())
-    }
-
-    fn begins(&self) -> bool {
-        use proto::transaction_selector::Selector;
-        let selector = self.transaction.as_ref().and_then(|it| it.selector.as_ref());
-        matches!(selector, Some(Selector::Begin(_)))
+    fn named(&self) -> Named<'_> {
+        selected(&self.session, self.transaction.as_ref())
     }
 
     fn hide_read_timestamp(&mut self) {
         use proto::transaction_options::Mode;
-        use proto::transaction_selector::Selector;
         let selector = self.transaction.as_mut().and_then(|it| it.selector.as_mut());
         if let Some(Selector::SingleUse(options) | Selector::Begin(options)) = selector
             && let Some(Mode::ReadOnly(read_only)) = &mut options.mode
@@ -85,12 +65,8 @@ impl Selectable for proto::ReadRequest {
 }
 
 impl Selectable for proto::ExecuteSqlRequest {
-    fn session(&self) -> Option<&str> {
-        Some(&self.session)
-    }
-
-    fn transaction(&self) -> Option<&[u8]> {
-        selected(self.transaction.as_ref())
+    fn named(&self) -> Named<'_> {
+        selected(&self.session, self.transaction.as_ref())
     }
 
     fn names(&self, table: Option<&str>, key: Option<&str>, _: KeyColumn<'_>) -> bool {
@@ -99,12 +75,8 @@ impl Selectable for proto::ExecuteSqlRequest {
 }
 
 impl Selectable for proto::ExecuteBatchDmlRequest {
-    fn session(&self) -> Option<&str> {
-        Some(&self.session)
-    }
-
-    fn transaction(&self) -> Option<&[u8]> {
-        selected(self.transaction.as_ref())
+    fn named(&self) -> Named<'_> {
+        selected(&self.session, self.transaction.as_ref())
     }
 
     fn names(&self, table: Option<&str>, key: Option<&str>, _: KeyColumn<'_>) -> bool {
@@ -113,11 +85,14 @@ impl Selectable for proto::ExecuteBatchDmlRequest {
     }
 }
 
-fn selected(selector: Option<&proto::TransactionSelector>) -> Option<&[u8]> {
-    match selector?.selector.as_ref()? {
-        proto::transaction_selector::Selector::Id(id) => Some(id),
+fn selected<'r>(session: &'r str, selector: Option<&'r proto::TransactionSelector>) -> Named<'r> {
+    let selector = selector.and_then(|selector| selector.selector.as_ref());
+    let transaction = match selector {
+        Some(Selector::Id(id)) => Some(id.as_slice()),
         _ => None,
-    }
+    };
+    let begins = matches!(selector, Some(Selector::Begin(_)));
+    Named { session: Some(session), transaction, begins }
 }
 
 fn mutation_names(

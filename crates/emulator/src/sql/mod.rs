@@ -37,8 +37,7 @@ pub use functions::{Code as FunctionCode, Function, functions};
 pub use params::{Parameter, Parameters};
 pub use parser::{
     MAX_DDL_BYTES, MAX_DEPTH, MAX_STATEMENT_CHARS, MAX_SUBQUERY_DEPTH, check_query,
-    parse_create_database, parse_create_database_in, parse_ddl, parse_ddl_in, parse_ddl_leniently,
-    parse_statement,
+    parse_create_database_in, parse_ddl, parse_ddl_in, parse_ddl_leniently, parse_statement,
 };
 pub use prepared::{Prepared, Statements};
 pub use run::{Outcome, execute};

@@ -12,7 +12,7 @@ use crate::sql::ast::{
 };
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::parser::parse_expression;
-use crate::sql::plan::{InsertRows, Insertion, NewValue, Node, Output, Write};
+use crate::sql::plan::{Action, InsertRows, Insertion, NewValue, Node, Output, Write};
 
 impl Binder<'_> {
     /// Binds an `INSERT`.
@@ -52,10 +52,8 @@ impl Binder<'_> {
             }
         }
         self.enter_table(&insert.table, table);
-        let returning = self.returning(table, &insert.returning)?;
-        let target = self.scope.leave().into_target(self.scan(&insert.table, table)?);
-        let (mode, columns) = (insert.mode, positions);
-        Ok(Write::Insert(Insertion { target, mode, columns, rows, defaults, returning }))
+        let insertion = Insertion { mode: insert.mode, columns: positions, rows, defaults };
+        self.write(&insert.table, table, Action::Insert(insertion), &insert.returning)
     }
 
     /// Has a statement read what generated columns are made of, if it shows one of them.
@@ -171,9 +169,8 @@ impl Binder<'_> {
             }
             assignments.push((position, self.new_value(column, value)?));
         }
-        let returning = self.returning(table, &update.returning)?;
-        let target = self.scope.leave().into_target(self.scan(&update.table, table)?);
-        Ok(Write::Update { target, filter, assignments, returning })
+        let action = Action::Update { filter, assignments };
+        self.write(&update.table, table, action, &update.returning)
     }
 
     /// Binds a `DELETE`.
@@ -181,9 +178,20 @@ impl Binder<'_> {
         let table = self.table(&delete.table)?;
         self.enter_table(&delete.table, table);
         let filter = self.condition(&delete.filter, "WHERE clause")?;
-        let returning = self.returning(table, &delete.returning)?;
-        let target = self.scope.leave().into_target(self.scan(&delete.table, table)?);
-        Ok(Write::Delete { target, filter, returning })
+        self.write(&delete.table, table, Action::Delete { filter }, &delete.returning)
+    }
+
+    /// Binds the rest of a statement that writes to the table that was entered, and leaves it.
+    fn write(
+        &mut self,
+        name: &TableName,
+        table: &Arc<Table>,
+        action: Action,
+        returning: &[Item],
+    ) -> Result<Write> {
+        let returning = self.returning(table, returning)?;
+        let target = self.scope.leave().into_target(self.scan(name, table)?);
+        Ok(Write { target, action, returning })
     }
 
     fn enter_table(&mut self, name: &TableName, table: &Table) {

@@ -4,31 +4,19 @@ use std::sync::Arc;
 
 use super::Binder;
 use super::scope::{Frame, Relation, columns_of};
-use crate::engine::{BoundIndex, Table, Value};
+use crate::engine::{BoundIndex, Table};
 use crate::sql::ast::{FromItem, FromStep, Join, Name, Select, TableName};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::information_schema;
-use crate::sql::plan::{Node, Query, Scan, Source, Step, Subquery};
-
-/// A step of `FROM` before it is known which of its columns are used.
-pub(super) struct Draft {
-    origin: Origin,
-    keeps_unmatched: bool,
-    on: Option<Node>,
-}
-
-enum Origin {
-    Table(Scan),
-    Fixed(Vec<Vec<Value>>),
-    Query(Subquery),
-}
+use crate::sql::plan::{Query, Scan, Source, Step, Subquery};
 
 impl Binder<'_> {
-    /// Binds `FROM`; each step sees those before it. The frame that was entered last takes them.
-    pub(super) fn from(&mut self, steps: &[FromStep]) -> Result<Vec<Draft>> {
-        let mut drafts = Vec::with_capacity(steps.len());
+    /// Binds `FROM`; each step sees those before it. The frame that was entered last takes them. The columns
+    /// that are used of them are left to whoever has bound the rest.
+    pub(super) fn from(&mut self, steps: &[FromStep]) -> Result<Vec<Step>> {
+        let mut bound = Vec::with_capacity(steps.len());
         for step in steps {
-            let (relation, origin) = self.relation(step)?;
+            let (relation, source) = self.relation(step)?;
             self.check_name(&relation, step.at)?;
             let needs_condition = matches!(step.join, Join::Inner | Join::Left);
             if needs_condition && step.condition.is_none() {
@@ -43,10 +31,9 @@ impl Binder<'_> {
                 None => None,
                 Some(condition) => Some(self.condition(condition, "JOIN ON clause")?),
             };
-            let keeps_unmatched = step.join == Join::Left;
-            drafts.push(Draft { origin, keeps_unmatched, on });
+            bound.push(Step { source, keeps_unmatched: step.join == Join::Left, on });
         }
-        Ok(drafts)
+        Ok(bound)
     }
 
     fn check_name(&mut self, new: &Relation, at: Pos) -> Result<()> {
@@ -60,13 +47,14 @@ impl Binder<'_> {
         }
     }
 
-    fn relation(&mut self, step: &FromStep) -> Result<(Relation, Origin)> {
+    fn relation(&mut self, step: &FromStep) -> Result<(Relation, Source)> {
         match &step.item {
             FromItem::Table(name) => self.named_table(name),
             FromItem::Query { query, alias } => {
                 let subquery = self.closed_subquery(query)?;
                 let name = alias.as_deref().unwrap_or_default();
-                Ok((relation_of(name, &subquery.query), Origin::Query(subquery)))
+                let relation = relation_of(name, &subquery.query);
+                Ok((relation, Source::Query { subquery, used: Vec::new() }))
             }
         }
     }
@@ -79,7 +67,7 @@ impl Binder<'_> {
         bound.map(|(subquery, _)| subquery)
     }
 
-    fn named_table(&mut self, name: &TableName) -> Result<(Relation, Origin)> {
+    fn named_table(&mut self, name: &TableName) -> Result<(Relation, Source)> {
         let called = name.alias.as_ref().unwrap_or(&name.name);
         if let Some(schema) = &name.schema {
             if schema.eq_ignore_ascii_case(information_schema::NAME) {
@@ -89,13 +77,14 @@ impl Binder<'_> {
                 }
                 let view = information_schema::view(&name.name, self.schema)
                     .ok_or_else(|| information_schema::missing(name))?;
-                return Ok((Relation::new(called, view.columns), Origin::Fixed(view.rows)));
+                let source = Source::Fixed { rows: Arc::new(view.rows), used: Vec::new() };
+                return Ok((Relation::new(called, view.columns), source));
             }
             return Err(SqlError::unsupported(name.at, format_args!("the schema {schema}")));
         }
         let table = self.table(name)?;
-        let origin = Origin::Table(self.scan(name, table)?);
-        Ok((Relation::new(called, columns_of(table)), origin))
+        let source = Source::Table(self.scan(name, table)?);
+        Ok((Relation::new(called, columns_of(table)), source))
     }
 
     /// Returns how a table may be read for a statement.
@@ -131,19 +120,6 @@ impl Binder<'_> {
         }
         let last = self.scope.frames.len() - 1;
         &mut self.scope.frames[last]
-    }
-}
-
-impl Draft {
-    /// Returns the step, now that it is known what is used of it.
-    pub(super) fn step(self, relation: &Relation) -> Step {
-        let used = relation.used();
-        let source = match self.origin {
-            Origin::Table(scan) => Source::Table(Scan { used, ..scan }),
-            Origin::Fixed(rows) => Source::Fixed { rows: Arc::new(rows), used },
-            Origin::Query(subquery) => Source::Query { subquery, used },
-        };
-        Step { source, keeps_unmatched: self.keeps_unmatched, on: self.on }
     }
 }
 

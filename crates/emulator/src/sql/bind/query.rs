@@ -29,7 +29,7 @@ impl Binder<'_> {
     }
 
     fn select(&mut self, select: &Select, number: usize) -> Result<(Query, Vec<Typed>)> {
-        let drafts = self.from(&select.from)?;
+        let mut steps = self.from(&select.from)?;
         if select.from.is_empty() {
             self.check_without_from(select)?;
         }
@@ -47,8 +47,9 @@ impl Binder<'_> {
         let (skip, limit) = self.limit(select.limit.as_ref())?;
         let frame = self.scope.frames.last_mut();
         let taken = frame.map(std::mem::take).unwrap_or_default();
-        let steps = drafts.into_iter().zip(&taken.relations);
-        let steps = steps.map(|(draft, relation)| draft.step(relation)).collect();
+        for (step, relation) in steps.iter_mut().zip(&taken.relations) {
+            *step.source.used_mut() = relation.used();
+        }
         let (width, aggregates) = (taken.width, taken.aggregates);
         // The query around knows what it hands in.
         self.scope.leave();

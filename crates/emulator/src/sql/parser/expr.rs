@@ -1,7 +1,7 @@
 //! Expressions, from the loosest operator to the tightest.
 
 use super::{MAX_DEPTH, Parser};
-use crate::sql::ast::{BinaryOp, Comparison, Expr, ExprKind, Literal};
+use crate::sql::ast::{BinaryOp, Comparison, Expr, ExprKind};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::token::Kind;
 
@@ -204,9 +204,4 @@ impl Parser {
 
 fn too_deep(at: Pos) -> SqlError {
     SqlError::invalid(at, format!("Expression is nested more than {MAX_DEPTH} levels deep"))
-}
-
-/// Returns the integer `literal`, as a constant node holds it.
-pub(super) fn literal(at: Pos, literal: Literal) -> Expr {
-    Expr::new(at, ExprKind::Literal(literal))
 }

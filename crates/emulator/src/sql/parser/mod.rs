@@ -1,7 +1,6 @@
 //! Recursive descent over the tokens of a text.
 
 mod column;
-mod create_database;
 mod ddl;
 mod dml;
 mod expr;
@@ -18,7 +17,6 @@ use super::error::{Pos, Result, SqlError};
 use super::lexer::tokenize;
 use super::token::{Kind, Token, is_reserved};
 
-pub use create_database::parse_create_database;
 pub use ddl::{MAX_DDL_BYTES, parse_ddl, parse_ddl_leniently};
 pub use postgresql::{check_query, parse_create_database_in, parse_ddl_in};
 

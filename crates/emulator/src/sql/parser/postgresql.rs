@@ -24,14 +24,21 @@ pub fn parse_ddl_in(dialect: Dialect, text: &str) -> Result<Vec<SchemaChange>> {
     }
 }
 
-/// Parses `CREATE DATABASE "name"` and gives the name.
+/// Parses `CREATE DATABASE name`, which stands alone, and gives the name.
 ///
 /// # Errors
-/// As [`super::parse_create_database`].
+/// INVALID_ARGUMENT for anything else.
 pub fn parse_create_database_in(dialect: Dialect, text: &str) -> Result<String> {
-    match dialect {
-        Dialect::GoogleSql => super::parse_create_database(text),
-        Dialect::PostgreSql => parser(text)?.create_database(),
+    let mut parser = match dialect {
+        Dialect::GoogleSql => Parser::new(text)?,
+        Dialect::PostgreSql => parser(text)?,
+    };
+    parser.expect_keyword("CREATE DATABASE")?;
+    let name = parser.identifier()?;
+    parser.symbol(";");
+    match parser.is_done() {
+        true => Ok(name),
+        false => Err(parser.expected("end of statement")),
     }
 }
 

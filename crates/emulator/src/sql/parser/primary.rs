@@ -1,6 +1,5 @@
 //! Expressions that aren't made with operators.
 
-use super::expr::literal;
 use super::{MAX_SUBQUERY_DEPTH, Parser};
 use crate::engine::Type;
 use crate::sql::ast::{Expr, ExprKind, Literal, Name, Select, SubqueryKind};
@@ -42,7 +41,7 @@ impl Parser {
             Kind::Symbol(_) | Kind::End => return Err(self.unexpected()),
         };
         self.advance();
-        Ok(literal(at, constant))
+        Ok(Expr::new(at, ExprKind::Literal(constant)))
     }
 
     fn parenthesized(&mut self) -> Result<Expr> {
@@ -147,7 +146,7 @@ impl Parser {
         let typed = Literal::Typed(found, text.clone());
         self.advance();
         self.advance();
-        Ok(Some(literal(at, typed)))
+        Ok(Some(Expr::new(at, ExprKind::Literal(typed))))
     }
 
     fn case(&mut self, at: Pos) -> Result<Expr> {

@@ -6,7 +6,7 @@ mod write;
 use std::sync::Arc;
 
 pub use query::{Aggregate, Node, OrderBy, Output, Query, Scan, Source, Step, Subquery, Use};
-pub use write::{InsertRows, Insertion, NewValue, Target, Write};
+pub use write::{Action, InsertRows, Insertion, NewValue, Target, Write};
 
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]

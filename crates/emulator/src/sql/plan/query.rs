@@ -244,6 +244,26 @@ pub enum Source {
     },
 }
 
+impl Source {
+    /// Returns the columns that are used, and the slots they get.
+    pub fn used(&self) -> &[(usize, usize)] {
+        match self {
+            Source::Table(Scan { used, .. })
+            | Source::Fixed { used, .. }
+            | Source::Query { used, .. } => used,
+        }
+    }
+
+    /// As [`Source::used`], to be set.
+    pub fn used_mut(&mut self) -> &mut Vec<(usize, usize)> {
+        match self {
+            Source::Table(Scan { used, .. })
+            | Source::Fixed { used, .. }
+            | Source::Query { used, .. } => used,
+        }
+    }
+}
+
 /// One step of `FROM`: what comes to the rows so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
@@ -256,7 +276,7 @@ pub struct Step {
 }
 
 /// A query.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Query {
     /// Tells it from the other queries of its statement.
     pub number: usize,

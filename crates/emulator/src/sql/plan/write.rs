@@ -7,32 +7,16 @@ use crate::sql::ast::InsertMode;
 
 /// A statement that writes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Write {
-    /// `INSERT`
-    Insert(Insertion),
-    /// `UPDATE`
-    Update {
-        /// The rows, and what is read of them.
-        target: Target,
-        /// The condition that picks the rows.
-        filter: Node,
-        /// The columns, by position in the table, and what they get.
-        assignments: Vec<(usize, NewValue)>,
-        /// The shown parts of each row, as it is afterwards.
-        returning: Option<Vec<Output>>,
-    },
-    /// `DELETE`
-    Delete {
-        /// The rows, and what is read of them.
-        target: Target,
-        /// The condition that picks the rows.
-        filter: Node,
-        /// The shown parts of each row, as it was before.
-        returning: Option<Vec<Output>>,
-    },
+pub struct Write {
+    /// The rows, and what is read of them.
+    pub target: Target,
+    /// What becomes of them.
+    pub action: Action,
+    /// The shown parts of each row, as it is afterwards, or as a deleted one was before.
+    pub returning: Option<Vec<Output>>,
 }
 
-/// The rows that a statement writes. The first slots are those of the key.
+/// The table that a statement writes. The first slots are those of the key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// The table.
@@ -41,11 +25,28 @@ pub struct Target {
     pub width: usize,
 }
 
+/// The work of a statement on its rows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// `INSERT`
+    Insert(Insertion),
+    /// `UPDATE`
+    Update {
+        /// The condition that picks the rows.
+        filter: Node,
+        /// The columns, by position in the table, and what they get.
+        assignments: Vec<(usize, NewValue)>,
+    },
+    /// `DELETE`
+    Delete {
+        /// The condition that picks the rows.
+        filter: Node,
+    },
+}
+
 /// An `INSERT`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Insertion {
-    /// The table, and what of the new rows is shown.
-    pub target: Target,
     /// The effect on rows that are there already.
     pub mode: InsertMode,
     /// The columns that get values, by position in the table.
@@ -54,8 +55,6 @@ pub struct Insertion {
     pub rows: InsertRows,
     /// The values of the other columns of a new row, where they aren't NULL.
     pub defaults: Vec<(usize, NewValue)>,
-    /// The shown parts of each row.
-    pub returning: Option<Vec<Output>>,
 }
 
 /// The rows of an `INSERT`.

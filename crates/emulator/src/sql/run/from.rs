@@ -31,7 +31,7 @@ impl Execution<'_, '_> {
                 self.candidates(query, step, &rows, &waiting, &known, arguments).await?;
             let mut now = mem::take(&mut waiting);
             if place + 1 < query.steps.len() {
-                known.extend(used(&step.source).iter().map(|(_, slot)| *slot));
+                known.extend(step.source.used().iter().map(|(_, slot)| *slot));
                 // Each condition is looked at as soon as all that it is about is there.
                 (now, waiting) = now.into_iter().partition(|it| is_about(it, &known));
             }
@@ -115,7 +115,7 @@ impl Execution<'_, '_> {
         arguments: &[Value],
     ) -> Result<Vec<Row>> {
         let mut joined = Vec::new();
-        let used = used(&step.source);
+        let used = step.source.used();
         for (place, row) in rows.into_iter().enumerate() {
             let own = match &candidates {
                 Candidates::Same(rows) => rows.iter().collect(),
@@ -175,27 +175,9 @@ impl Execution<'_, '_> {
         filter: &Node,
     ) -> Result<Vec<Row>> {
         let step = Step { source: Source::Table(scan.clone()), keeps_unmatched: false, on: None };
-        let query = Query {
-            number: 0,
-            steps: vec![step],
-            width,
-            filter: Some(filter.clone()),
-            aggregates: None,
-            outputs: Vec::new(),
-            order: Vec::new(),
-            skip: 0,
-            limit: None,
-            for_update: false,
-        };
+        let query =
+            Query { steps: vec![step], width, filter: Some(filter.clone()), ..Query::default() };
         self.source_rows(&query, &[]).await
-    }
-}
-
-pub(super) fn used(source: &Source) -> &[(usize, usize)] {
-    match source {
-        Source::Table(Scan { used, .. })
-        | Source::Fixed { used, .. }
-        | Source::Query { used, .. } => used,
     }
 }
 

@@ -8,11 +8,16 @@ use super::write::{Changes, key, names, overlaid};
 use crate::engine::{Cell, Error, Key, KeyRange, Mutation, Result, Table, Value, WriteKind};
 use crate::sql::ast::InsertMode;
 use crate::sql::eval::Row;
-use crate::sql::plan::{InsertRows, Insertion, Target};
+use crate::sql::plan::{InsertRows, Insertion, Output, Target};
 
 impl Execution<'_, '_> {
-    pub(super) async fn insertions(&mut self, insertion: &Insertion) -> Result<Changes> {
-        let table = &insertion.target.scan.table;
+    pub(super) async fn insertions(
+        &mut self,
+        target: &Target,
+        insertion: &Insertion,
+        returning: Option<&[Output]>,
+    ) -> Result<Changes> {
+        let table = &target.scan.table;
         let mut rows = Vec::new();
         for mut cells in self.inserted_rows(&insertion.rows).await? {
             for (_, value) in &insertion.defaults {
@@ -29,12 +34,16 @@ impl Execution<'_, '_> {
         let there = match insertion.mode {
             InsertMode::Insert => Vec::new(),
             InsertMode::OrUpdate | InsertMode::OrIgnore => {
-                self.rows_there(insertion, table, &all, &rows).await?
+                self.rows_there(target, &all, &rows).await?
             }
+        };
+        let kind = match insertion.mode {
+            InsertMode::OrUpdate => WriteKind::InsertOrUpdate,
+            InsertMode::Insert | InsertMode::OrIgnore => WriteKind::Insert,
         };
         let mut seen = BTreeSet::new();
         let mut changes = Changes::default();
-        for cells in rows {
+        for mut cells in rows {
             let mut stored = None;
             if insertion.mode != InsertMode::Insert {
                 let key = key_of(table, &all, &cells)?;
@@ -49,43 +58,26 @@ impl Execution<'_, '_> {
                     _ => {}
                 }
             }
-            self.insertion(insertion, table, (&all, cells), stored, &mut changes).await?;
+            let mut written = all.as_slice();
+            if stored.is_some() {
+                // Of a row that is there, what isn't mentioned stays as it is, and the key is the same.
+                let mentioned = |position: &usize| {
+                    insertion.columns.contains(position) || table.is_key(*position)
+                };
+                let count = all.iter().take_while(|position| mentioned(position)).count();
+                debug_assert!(!all[count..].iter().any(mentioned), "key defaults come first");
+                written = &all[..count];
+                cells.truncate(count);
+            }
+            if let Some(outputs) = returning {
+                let before = stored.unwrap_or_else(|| vec![Value::Null; target.width]);
+                let row = overlaid(target, before, written, &cells)?;
+                changes.returned.push(self.outputs(outputs, &row, &[]).await?);
+            }
+            let (table, columns) = (table.name.clone(), names(table, written));
+            changes.mutations.push(Mutation::Write { kind, table, columns, cells });
         }
         Ok(changes)
-    }
-
-    /// Adds the write of one row, which may be there already.
-    async fn insertion(
-        &mut self,
-        insertion: &Insertion,
-        table: &Table,
-        (all, mut cells): (&[usize], Vec<Cell>),
-        stored: Option<Vec<Value>>,
-        changes: &mut Changes,
-    ) -> Result<()> {
-        let target = &insertion.target;
-        let mut written = all;
-        if stored.is_some() {
-            // Of a row that is there, what isn't mentioned stays as it is, and the key is the same.
-            let mentioned =
-                |position: &usize| insertion.columns.contains(position) || table.is_key(*position);
-            let count = all.iter().take_while(|position| mentioned(position)).count();
-            debug_assert!(!all[count..].iter().any(mentioned), "key defaults come first");
-            written = &all[..count];
-            cells.truncate(count);
-        }
-        if let Some(outputs) = &insertion.returning {
-            let before = stored.unwrap_or_else(|| vec![Value::Null; target.width]);
-            let row = overlaid(target, before, written, &cells)?;
-            changes.returned.push(self.outputs(outputs, &row, &[]).await?);
-        }
-        let kind = match insertion.mode {
-            InsertMode::OrUpdate => WriteKind::InsertOrUpdate,
-            InsertMode::Insert | InsertMode::OrIgnore => WriteKind::Insert,
-        };
-        let columns = names(table, written);
-        changes.mutations.push(Mutation::Write { kind, table: table.name.clone(), columns, cells });
-        Ok(())
     }
 
     async fn inserted_rows(&mut self, rows: &InsertRows) -> Result<Vec<Vec<Cell>>> {
@@ -111,11 +103,11 @@ impl Execution<'_, '_> {
     /// Those of the rows to be inserted that are there already, as far as the statement uses them.
     async fn rows_there(
         &mut self,
-        insertion: &Insertion,
-        table: &Table,
+        Target { scan, width }: &Target,
         columns: &[usize],
         rows: &[Vec<Cell>],
     ) -> Result<Vec<(Key, Row)>> {
+        let table = &*scan.table;
         let mut keys = BTreeSet::new();
         for cells in rows {
             keys.insert(key_of(table, columns, cells)?);
@@ -124,7 +116,6 @@ impl Execution<'_, '_> {
         if ranges.is_empty() {
             return Ok(Vec::new());
         }
-        let Target { scan, width } = &insertion.target;
         let mut there = Vec::new();
         for read in self.access.read(read(scan, None, ranges, Ask::default())).await? {
             let mut row = vec![Value::Null; *width];

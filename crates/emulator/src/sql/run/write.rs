@@ -4,7 +4,7 @@ use super::query::columns;
 use super::{Execution, Outcome};
 use crate::engine::{Cell, Error, Key, KeyRange, Mutation, Result, Table, Value, WriteKind};
 use crate::sql::eval::{Row, Rows};
-use crate::sql::plan::{NewValue, Node, Output, Scan, Target, Write};
+use crate::sql::plan::{Action, NewValue, Node, Output, Scan, Target, Write};
 
 /// The writes of a statement, and the rows that it shows of them.
 #[derive(Default)]
@@ -16,25 +16,20 @@ pub(super) struct Changes {
 impl Execution<'_, '_> {
     /// Writes, and says how many rows.
     pub(super) async fn write(&mut self, write: &Write) -> Result<Outcome> {
-        let (changes, returning) = match write {
-            Write::Insert(insertion) => {
-                (self.insertions(insertion).await?, insertion.returning.as_ref())
+        let Write { target, action, returning } = write;
+        let returning = returning.as_deref();
+        let changes = match action {
+            Action::Insert(insertion) => self.insertions(target, insertion, returning).await?,
+            Action::Update { filter, assignments } => {
+                self.updates(target, filter, assignments, returning).await?
             }
-            Write::Update { target, filter, assignments, returning } => {
-                let shown = returning.as_deref();
-                let changes = self.updates(target, filter, assignments, shown).await?;
-                (changes, returning.as_ref())
-            }
-            Write::Delete { target, filter, returning } => {
-                let shown = returning.as_deref();
-                (self.deletions(target, filter, shown).await?, returning.as_ref())
-            }
+            Action::Delete { filter } => self.deletions(target, filter, returning).await?,
         };
         let count = changes.mutations.len() as u64;
         if count > 0 {
             self.access.write(changes.mutations).await?;
         }
-        let columns = returning.map(|outputs| columns(outputs)).unwrap_or_default();
+        let columns = returning.map(columns).unwrap_or_default();
         Ok(Outcome { written: Some(count), columns, rows: changes.returned })
     }
 
