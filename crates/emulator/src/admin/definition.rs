@@ -78,8 +78,7 @@ fn create_postgresql_table(table: &Table) -> String {
         let _ = writeln!(text, "  {name} {}{not_null},", column.postgresql_type());
     }
     let key = table.primary_key.iter().map(|part| quoted(&table.columns[part.position].name));
-    let key: Vec<String> = key.collect();
-    let _ = write!(text, "  PRIMARY KEY({})\n)", key.join(", "));
+    let _ = write!(text, "  PRIMARY KEY({})\n)", list(key));
     text
 }
 
@@ -99,16 +98,14 @@ fn create_index(index: &Index) -> String {
         let order = if column.descending { " DESC" } else { "" };
         format!("{}{order}", name(&column.name))
     });
-    let key: Vec<String> = key.collect();
     let mut text = format!(
         "CREATE {unique}{filtered}INDEX {} ON {}({})",
         name(&index.name),
         name(&index.table),
-        key.join(", ")
+        list(key)
     );
     if !index.storing.is_empty() {
-        let storing: Vec<String> = index.storing.iter().map(|column| name(column)).collect();
-        let _ = write!(text, " STORING ({})", storing.join(", "));
+        let _ = write!(text, " STORING ({})", names(&index.storing));
     }
     if let Some(parent) = &index.interleaved_in {
         let _ = write!(text, ", INTERLEAVE IN {}", name(parent));
@@ -133,8 +130,7 @@ fn create_table(table: &Table, foreign_keys: Vec<&ForeignKey>) -> String {
         let name = name(&table.columns[part.position].name);
         if part.descending { format!("{name} DESC") } else { name }
     });
-    let key: Vec<String> = key.collect();
-    let _ = write!(text, ") PRIMARY KEY({})", key.join(", "));
+    let _ = write!(text, ") PRIMARY KEY({})", list(key));
     if let Some(parent) = &table.parent {
         let enforced = if parent.is_enforced { "PARENT " } else { "" };
         let _ = write!(text, ",\n  INTERLEAVE IN {enforced}{}", name(&parent.table));
@@ -148,20 +144,25 @@ fn create_table(table: &Table, foreign_keys: Vec<&ForeignKey>) -> String {
     text
 }
 
+fn list(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn names(columns: &[String]) -> String {
+    list(columns.iter().map(|column| name(column)))
+}
+
 fn named(is_named: bool, constraint: &str) -> String {
     if is_named { format!("CONSTRAINT {} ", name(constraint)) } else { String::new() }
 }
 
 fn foreign_key(key: &ForeignKey) -> String {
-    let list = |columns: &[String]| {
-        columns.iter().map(|column| name(column)).collect::<Vec<_>>().join(", ")
-    };
     let mut text = format!(
         "{}FOREIGN KEY({}) REFERENCES {}({})",
         named(key.is_named, &key.name),
-        list(&key.columns),
+        names(&key.columns),
         name(&key.table),
-        list(&key.referenced)
+        names(&key.referenced)
     );
     text.push_str(match key.on_delete {
         None => "",

@@ -25,12 +25,12 @@ impl Numeric {
     /// Reads a decimal such as `-12.5`, `.5` or `1e-3`. Digits behind the ninth are rounded, half
     /// away from zero. `None` for what is no decimal, or is too large.
     pub fn parse(text: &str) -> Option<Numeric> {
-        Decimal::parse(text).and_then(|decimal| decimal.rounded(true))
+        Numeric::read(text, true)
     }
 
     /// As [`Numeric::parse`], but `None` if digits would be lost.
     pub fn parse_exact(text: &str) -> Option<Numeric> {
-        Decimal::parse(text).and_then(|decimal| decimal.rounded(false))
+        Numeric::read(text, false)
     }
 
     /// Returns the number, rounded half away from zero; `None` if it isn't finite, or is too large.
@@ -106,6 +106,34 @@ impl Numeric {
         Numeric { steps: self.steps.abs() }
     }
 
+    fn read(text: &str, may_lose_digits: bool) -> Option<Numeric> {
+        let text = text.trim_matches(|next: char| next.is_ascii_whitespace());
+        let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let (number, exponent) = match unsigned.split_once(['e', 'E']) {
+            None => (unsigned, 0),
+            Some((number, exponent)) => (number, exponent.parse::<i64>().ok()?),
+        };
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let digits = format!("{whole}{fraction}");
+        if digits.is_empty() || !digits.bytes().all(|next| next.is_ascii_digit()) {
+            return None;
+        }
+        // How many of the digits lie above the last step.
+        let kept = i64::try_from(whole.len()).ok()?.checked_add(exponent)?;
+        let kept = kept.checked_add(i64::from(SCALE))?;
+        let (above, below) = digits.split_at(digits.len().min(usize::try_from(kept).unwrap_or(0)));
+        // With more zeros behind its digits, no number fits but zero.
+        let missing = kept.saturating_sub(i64::try_from(digits.len()).ok()?).clamp(0, 40);
+        let zeros = "0".repeat(usize::try_from(missing).ok()?);
+        let steps: i128 = format!("0{above}{zeros}").parse().ok()?;
+        if !may_lose_digits && below.bytes().any(|digit| digit != b'0') {
+            return None;
+        }
+        let rounds_up = kept >= 0 && below.bytes().next() >= Some(b'5');
+        let steps = steps.checked_add(i128::from(rounds_up))?;
+        Numeric::of_steps(if text.starts_with('-') { -steps } else { steps })
+    }
+
     fn of_steps(steps: i128) -> Option<Numeric> {
         (steps.unsigned_abs() < LIMIT).then_some(Numeric { steps })
     }
@@ -134,63 +162,4 @@ impl fmt::Display for Numeric {
             rest => write!(f, ".{}", format!("{rest:09}").trim_end_matches('0')),
         }
     }
-}
-
-/// The digits of a text, before anyone asks whether they fit.
-struct Decimal<'a> {
-    negative: bool,
-    whole: &'a str,
-    fraction: &'a str,
-    exponent: i64,
-}
-
-impl Decimal<'_> {
-    fn parse(text: &str) -> Option<Decimal<'_>> {
-        let text = text.trim_matches(|next: char| next.is_ascii_whitespace());
-        let negative = text.starts_with('-');
-        let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-        let (digits, exponent) = match unsigned.split_once(['e', 'E']) {
-            None => (unsigned, 0),
-            Some((digits, exponent)) => (digits, parse_exponent(exponent)?),
-        };
-        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        let all_digits = |text: &str| text.bytes().all(|next| next.is_ascii_digit());
-        let is_number =
-            all_digits(whole) && all_digits(fraction) && whole.len() + fraction.len() > 0;
-        is_number.then_some(Decimal { negative, whole, fraction, exponent })
-    }
-
-    fn rounded(&self, may_lose_digits: bool) -> Option<Numeric> {
-        let places = i64::try_from(self.whole.len()).ok()?;
-        // How many of the digits lie above the last step.
-        let kept = places.checked_add(self.exponent)?.checked_add(i64::from(SCALE))?;
-        let mut steps: u128 = 0;
-        let mut rest = false;
-        let mut round_up = false;
-        for (place, digit) in (0_i64..).zip(self.whole.bytes().chain(self.fraction.bytes())) {
-            let digit = u128::from(digit - b'0');
-            if place < kept {
-                steps = steps.checked_mul(10)?.checked_add(digit)?;
-            } else {
-                round_up |= place == kept && digit >= 5;
-                rest |= digit > 0;
-            }
-        }
-        if rest && !may_lose_digits {
-            return None;
-        }
-        let digits = i64::try_from(self.whole.len() + self.fraction.len()).ok()?;
-        let missing = u32::try_from(kept.saturating_sub(digits).max(0)).ok()?;
-        if steps > 0 {
-            steps = steps.checked_mul(10_u128.checked_pow(missing)?)?;
-        }
-        let steps = i128::try_from(steps.checked_add(u128::from(round_up))?).ok()?;
-        Numeric::of_steps(if self.negative { -steps } else { steps })
-    }
-}
-
-fn parse_exponent(text: &str) -> Option<i64> {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let is_number = !digits.is_empty() && digits.bytes().all(|next| next.is_ascii_digit());
-    is_number.then(|| text.parse().ok())?
 }

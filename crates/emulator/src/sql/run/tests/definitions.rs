@@ -4,11 +4,14 @@ use super::*;
 use crate::engine::Database;
 use crate::sql::parse_ddl;
 
-/// Returns the code with which these statements end, one after another.
+/// Executes these statements, one after another.
+fn change(statements: &str) -> Result<()> {
+    Database::default().change_schema(&parse_ddl(statements)?)
+}
+
+/// Returns the code with which they end.
 fn outcome(statements: &str) -> Result<(), Code> {
-    let database = Database::default();
-    let changes = parse_ddl(statements).map_err(|error| error.code())?;
-    database.change_schema(&changes).map_err(|error| error.code())
+    change(statements).map_err(|error| error.code())
 }
 
 #[test]
@@ -27,4 +30,6 @@ fn a_table_has_1024_columns_and_128_indexes_at_most() {
     assert_eq!(outcome(&(wide(1_024) + "; ALTER TABLE T ADD COLUMN x INT64")), failed);
     assert_eq!(outcome(&indexed(128)), Ok(()));
     assert_eq!(outcome(&indexed(129)), failed);
+    let error = change(&indexed(129)).unwrap_err();
+    assert!(error.message().ends_with("too many indices (limit 128 per table)."), "{error}");
 }
