@@ -10,34 +10,23 @@ pub fn short() -> Vec<Scenario> {
     small().into_iter().chain(larger()).collect()
 }
 
-fn small() -> Vec<Scenario> {
-    vec![slow(), slow_answers(), early(), unheard(), again()]
+fn larger() -> impl Iterator<Item = Scenario> {
+    [contenders(), members(), operators(), owners(), edited()].into_iter().flatten()
 }
 
-fn larger() -> Vec<Scenario> {
-    vec![
-        contention(),
-        one_term(),
-        lives(),
-        leases(),
-        three(),
-        clocks(),
-        evicted(),
-        kept_away(),
-        removed(),
-        peers(),
-        owners(),
-        holds(),
-        manual_edits(),
-        forged(),
-        broken_clocks(),
-    ]
+/// Returns the scenario of this name.
+///
+/// # Panics
+/// If there is none.
+pub fn named(name: &str) -> Scenario {
+    let named = short().into_iter().find(|scenario| scenario.name == name);
+    named.unwrap_or_else(|| panic!("no scenario is called `{name}`"))
 }
 
 /// Returns the same in small, with one fault at most: what a broken protocol rarely survives.
 pub fn quick() -> Vec<Scenario> {
     let ticks = [8, 8, 7, 8, 8, 8, 8, 8, 7, 9, 5, 7, 5, 3];
-    let larger = larger().into_iter().zip(ticks);
+    let larger = larger().zip(ticks);
     let larger = larger.map(|(scenario, ticks)| in_small(scenario, ticks));
     small().into_iter().chain(larger).collect()
 }
@@ -63,10 +52,10 @@ pub fn long() -> Vec<Scenario> {
     let two_edits = Budget { manual_edits: 2, ..Budget::default() };
     let mut scenarios: Vec<_> = short().into_iter().map(longer).collect();
     scenarios.extend([
-        hasty(one_term(), "one term, hasty", 5),
-        hasty(leases(), "leases, hasty", 8),
-        hasty(three(), "three, hasty", 5),
-        Scenario { name: "two manual edits", budget: two_edits, ..manual_edits() },
+        hasty(named("one term"), "one term, hasty", 5),
+        hasty(named("leases"), "leases, hasty", 8),
+        hasty(named("three"), "three, hasty", 5),
+        Scenario { name: "two manual edits", budget: two_edits, ..named("manual edits") },
     ]);
     scenarios
 }
@@ -122,283 +111,259 @@ pub(crate) fn of_two(name: &'static str, ticks: u16) -> Scenario {
     }
 }
 
-/// Describes two contenders for a lock that nobody has.
-pub fn contention() -> Scenario {
-    Scenario {
-        name: "contention",
-        starts: vec![Start::Empty, Start::Abandoned],
-        ticks: 8,
-        expected: vec![
-            Goal::TookOver,
-            Goal::ResolvedOurs,
-            Goal::ResolvedNotOurs,
-            Goal::Collided,
-            Goal::LateRefused,
-            Goal::LateTakeover,
-            Goal::TooLate,
-        ],
-        ..pair()
-    }
+/// Worlds in which few things go wrong.
+fn small() -> Vec<Scenario> {
+    vec![
+        // Answers that come late, and processes that get their time late.
+        Scenario {
+            name: "slow",
+            members: two(timing(6, 2, 4, 1, 1), short_lease()),
+            starts: vec![Start::Empty],
+            ticks: 10,
+            budget: Budget { faults: 2, delays: 2, unknowns: 1, pauses: 1, ..Budget::default() },
+            expected: vec![Goal::TookOver, Goal::ResolvedOurs],
+            ..pair()
+        },
+        // Answers to heartbeats that come so late that it matters from when a term counts. That takes a
+        // limit of more than a tick, and so an interval that is short beside the deadline.
+        Scenario {
+            name: "slow answers",
+            members: two(timing(6, 1, 4, 1, 1), short_lease()),
+            starts: vec![Start::Held],
+            ticks: 10,
+            budget: Budget { faults: 2, delays: 2, unknowns: 1, ..Budget::default() },
+            expected: vec![Goal::TookOver],
+            ..pair()
+        },
+        // A holder whose heartbeats may go early, by any part of their interval.
+        Scenario {
+            name: "early",
+            members: two(timing(7, 2, 4, 1, 1), short_lease()),
+            starts: vec![Start::Held],
+            ticks: 10,
+            budget: faults(1),
+            expected: vec![Goal::WentEarly, Goal::TookOver, Goal::OutOfContact],
+            ..pair()
+        },
+        // A holder that hears nothing of its heartbeats, again and again.
+        Scenario {
+            name: "unheard",
+            starts: vec![Start::Held],
+            ticks: 9,
+            budget: Budget { faults: 4, unknowns: 4, ..Budget::default() },
+            expected: vec![Goal::TookOver, Goal::OutOfContact],
+            ..pair()
+        },
+        // A contender whose attempt is followed by another before anybody knows its outcome.
+        Scenario {
+            name: "again",
+            starts: vec![Start::Empty, Start::Abandoned],
+            ticks: 5,
+            budget: Budget { faults: 3, delays: 1, unknowns: 2, ..Budget::default() },
+            expected: vec![Goal::ResolvedOurs, Goal::ResolvedNotOurs, Goal::LateTakeover],
+            ..pair()
+        },
+    ]
 }
 
-/// Describes a holder and a contender.
-pub fn one_term() -> Scenario {
-    Scenario {
-        name: "one term",
-        starts: vec![Start::Held],
-        ticks: 9,
-        expected: vec![
-            Goal::TookOver,
-            Goal::Repeated,
-            Goal::LateHeartbeat,
-            Goal::LateRefused,
-            Goal::WokeUpLate,
-            Goal::OutOfContact,
-            Goal::Expired,
-            Goal::TookOwn,
-            Goal::Swept,
-            Goal::FenceRefused,
-        ],
-        ..pair()
-    }
+/// A holder and those who contend with it.
+fn contenders() -> Vec<Scenario> {
+    vec![
+        // Two contenders for a lock that nobody has.
+        Scenario {
+            name: "contention",
+            starts: vec![Start::Empty, Start::Abandoned],
+            ticks: 8,
+            expected: vec![
+                Goal::TookOver,
+                Goal::ResolvedOurs,
+                Goal::ResolvedNotOurs,
+                Goal::Collided,
+                Goal::LateRefused,
+                Goal::LateTakeover,
+                Goal::TooLate,
+            ],
+            ..pair()
+        },
+        // A holder and a contender.
+        Scenario {
+            name: "one term",
+            starts: vec![Start::Held],
+            ticks: 9,
+            expected: vec![
+                Goal::TookOver,
+                Goal::Repeated,
+                Goal::LateHeartbeat,
+                Goal::LateRefused,
+                Goal::WokeUpLate,
+                Goal::OutOfContact,
+                Goal::Expired,
+                Goal::TookOwn,
+                Goal::Swept,
+                Goal::FenceRefused,
+            ],
+            ..pair()
+        },
+    ]
 }
 
-/// Answers that come late, and processes that get their time late.
-pub fn slow() -> Scenario {
-    Scenario {
-        name: "slow",
-        members: two(timing(6, 2, 4, 1, 1), short_lease()),
-        starts: vec![Start::Empty],
-        ticks: 10,
-        budget: Budget { faults: 2, delays: 2, unknowns: 1, pauses: 1, ..Budget::default() },
-        expected: vec![Goal::TookOver, Goal::ResolvedOurs],
-        ..pair()
-    }
+/// Members that share an id, have other leases or clocks, or are three.
+fn members() -> Vec<Scenario> {
+    vec![
+        // Processes that share one id, die and come back.
+        Scenario {
+            name: "lives",
+            members: vec![Member::new("a", short_lease()), Member::new("a", short_lease())],
+            starts: vec![Start::Empty],
+            ticks: 7,
+            budget: faults(2),
+            expected: vec![Goal::TookFormerLife, Goal::ResolvedNotOurs],
+            ..pair()
+        },
+        // A rolling change of the lease: members with different ones.
+        Scenario {
+            name: "leases",
+            members: two(timing(6, 3, 4, 1, 1), short_lease()),
+            starts: vec![Start::Empty, Start::Held],
+            ticks: 10,
+            budget: faults(1),
+            expected: vec![Goal::TookOver, Goal::LongerLease],
+            ..pair()
+        },
+        // Three members.
+        Scenario {
+            name: "three",
+            members: ["a", "b", "c"].map(|id| Member::new(id, short_lease())).into(),
+            starts: vec![Start::Empty, Start::Held],
+            ticks: 8,
+            budget: faults(1),
+            expected: vec![Goal::TookOver, Goal::Collided],
+            ..pair()
+        },
+        // Clocks that go wrong as far as the margin allows, and at any moment.
+        // A fast clock may jump a tick, so two of them have to fit between deadline and expiry.
+        Scenario {
+            name: "clocks",
+            members: vec![
+                Member::new("a", short_lease()).with_clock(Clock::Slow(4)),
+                Member::new("b", timing(5, 1, 2, 1, 1)).with_clock(Clock::Fast(5)),
+            ],
+            starts: vec![Start::Empty, Start::Held],
+            budget: faults(1),
+            expected: vec![Goal::TookOver, Goal::OutOfContact],
+            ..pair()
+        },
+    ]
 }
 
-/// Answers to heartbeats that come so late that it matters from when a term counts. That takes a
-/// limit of more than a tick, and so an interval that is short beside the deadline.
-pub fn slow_answers() -> Scenario {
-    Scenario {
-        name: "slow answers",
-        members: two(timing(6, 1, 4, 1, 1), short_lease()),
-        starts: vec![Start::Held],
-        ticks: 10,
-        budget: Budget { faults: 2, delays: 2, unknowns: 1, ..Budget::default() },
-        expected: vec![Goal::TookOver],
-        ..pair()
-    }
+/// Acts of the tool, and of other implementations.
+fn operators() -> Vec<Scenario> {
+    vec![
+        // A tool that evicts whoever holds.
+        Scenario {
+            name: "evicted",
+            starts: vec![Start::Empty, Start::Held],
+            ticks: 9,
+            budget: Budget { evictions: 1, ..faults(1) },
+            expected: vec![Goal::Superseded, Goal::EvictedWaited],
+            ..pair()
+        },
+        // A tool that evicts whoever holds, and keeps it away for longer than its lease.
+        Scenario {
+            name: "kept away",
+            starts: vec![Start::Held],
+            ticks: 10,
+            budget: Budget { evictions: 1, ..faults(1) },
+            keep_away: Some(TICK * 6),
+            expected: vec![Goal::Superseded, Goal::CameBack, Goal::TookFromKeptAway],
+            ..pair()
+        },
+        // A tool that removes the row of a lock that is vacant.
+        Scenario {
+            name: "removed",
+            starts: vec![Start::Held],
+            ticks: 8,
+            budget: Budget { removals: 1, stops: 1, ..faults(1) },
+            expected: vec![Goal::Removed, Goal::TookOver],
+            ..pair()
+        },
+        // Peers of another implementation that died halfway, on a table without our columns.
+        Scenario {
+            name: "peers",
+            starts: vec![Start::Abandoned, Start::Leftover, Start::Held],
+            budget: Budget { leftovers: 1, ..faults(1) },
+            optional_columns: false,
+            ticks: 12,
+            expected: vec![Goal::OverLeftover, Goal::TookOver],
+            ..pair()
+        },
+    ]
 }
 
-/// Describes a holder whose heartbeats may go early, by any part of their interval.
-pub fn early() -> Scenario {
-    Scenario {
-        name: "early",
-        members: two(timing(7, 2, 4, 1, 1), short_lease()),
-        starts: vec![Start::Held],
-        ticks: 10,
-        budget: faults(1),
-        expected: vec![Goal::WentEarly, Goal::TookOver, Goal::OutOfContact],
-        ..pair()
-    }
+/// Owners that let go in every way.
+fn owners() -> Vec<Scenario> {
+    vec![
+        // Owners that stop and resign.
+        Scenario {
+            name: "owners",
+            starts: vec![Start::Empty, Start::Held],
+            ticks: 7,
+            budget: Budget { stops: 1, resignations: 1, ..faults(1) },
+            expected: vec![
+                Goal::Released,
+                Goal::LateRelease,
+                Goal::SuccessorTook,
+                Goal::StoppedInAttempt,
+            ],
+            ..pair()
+        },
+        // Owners that want the lock for a while, let go of it, let it cool down, or leave their term to lapse.
+        Scenario {
+            name: "holds",
+            starts: vec![Start::Empty, Start::Held],
+            ticks: 9,
+            budget: Budget { holds: 1, ..faults(1) },
+            expected: vec![Goal::Released, Goal::CooldownWaited, Goal::Lapsed, Goal::GivenBack],
+            ..pair()
+        },
+    ]
 }
 
-/// Describes a holder that hears nothing of its heartbeats, again and again.
-pub fn unheard() -> Scenario {
-    Scenario {
-        name: "unheard",
-        starts: vec![Start::Held],
-        ticks: 9,
-        budget: Budget { faults: 4, unknowns: 4, ..Budget::default() },
-        expected: vec![Goal::TookOver, Goal::OutOfContact],
-        ..pair()
-    }
-}
-
-/// Describes a contender whose attempt is followed by another before anybody knows its outcome.
-pub fn again() -> Scenario {
-    Scenario {
-        name: "again",
-        starts: vec![Start::Empty, Start::Abandoned],
-        ticks: 5,
-        budget: Budget { faults: 3, delays: 1, unknowns: 2, ..Budget::default() },
-        expected: vec![Goal::ResolvedOurs, Goal::ResolvedNotOurs, Goal::LateTakeover],
-        ..pair()
-    }
-}
-
-/// Owners that stop and resign.
-pub fn owners() -> Scenario {
-    Scenario {
-        name: "owners",
-        starts: vec![Start::Empty, Start::Held],
-        ticks: 7,
-        budget: Budget { stops: 1, resignations: 1, ..faults(1) },
-        expected: vec![
-            Goal::Released,
-            Goal::LateRelease,
-            Goal::SuccessorTook,
-            Goal::StoppedInAttempt,
-        ],
-        ..pair()
-    }
-}
-
-/// Owners that want the lock for a while, let go of it, let it cool down, or leave their term to lapse.
-pub fn holds() -> Scenario {
-    Scenario {
-        name: "holds",
-        starts: vec![Start::Empty, Start::Held],
-        ticks: 9,
-        budget: Budget { holds: 1, ..faults(1) },
-        expected: vec![Goal::Released, Goal::CooldownWaited, Goal::Lapsed, Goal::GivenBack],
-        ..pair()
-    }
-}
-
-/// Describes a tool that evicts whoever holds.
-pub fn evicted() -> Scenario {
-    Scenario {
-        name: "evicted",
-        starts: vec![Start::Empty, Start::Held],
-        ticks: 9,
-        budget: Budget { evictions: 1, ..faults(1) },
-        expected: vec![Goal::Superseded, Goal::EvictedWaited],
-        ..pair()
-    }
-}
-
-/// Describes a tool that evicts whoever holds, and keeps it away for longer than its lease.
-pub fn kept_away() -> Scenario {
-    Scenario {
-        name: "kept away",
-        starts: vec![Start::Held],
-        ticks: 10,
-        budget: Budget { evictions: 1, ..faults(1) },
-        keep_away: Some(TICK * 6),
-        expected: vec![Goal::Superseded, Goal::CameBack, Goal::TookFromKeptAway],
-        ..pair()
-    }
-}
-
-/// Describes a tool that removes the row of a lock that is vacant.
-pub fn removed() -> Scenario {
-    Scenario {
-        name: "removed",
-        starts: vec![Start::Held],
-        ticks: 8,
-        budget: Budget { removals: 1, stops: 1, ..faults(1) },
-        expected: vec![Goal::Removed, Goal::TookOver],
-        ..pair()
-    }
-}
-
-/// Describes a rolling change of the lease: members with different ones.
-pub fn leases() -> Scenario {
-    Scenario {
-        name: "leases",
-        members: two(timing(6, 3, 4, 1, 1), short_lease()),
-        starts: vec![Start::Empty, Start::Held],
-        ticks: 10,
-        budget: faults(1),
-        expected: vec![Goal::TookOver, Goal::LongerLease],
-        ..pair()
-    }
-}
-
-/// Clocks that go wrong as far as the margin allows, and at any moment.
-pub fn clocks() -> Scenario {
-    // A fast clock may jump a tick, so two of them have to fit between deadline and expiry.
-    let wide = timing(5, 1, 2, 1, 1);
-    Scenario {
-        name: "clocks",
-        members: vec![
-            Member::new("a", short_lease()).with_clock(Clock::Slow(4)),
-            Member::new("b", wide).with_clock(Clock::Fast(5)),
-        ],
-        starts: vec![Start::Empty, Start::Held],
-        budget: faults(1),
-        expected: vec![Goal::TookOver, Goal::OutOfContact],
-        ..pair()
-    }
-}
-
-/// Clocks that go wrong further than the margin allows: two may have the lock at once, yet no
-/// fenced write of the earlier one commits.
-pub fn broken_clocks() -> Scenario {
-    let slow = |id| Member::new(id, short_lease()).with_clock(Clock::Slow(1));
-    Scenario {
-        name: "broken clocks",
-        members: vec![slow("a"), slow("b")],
-        starts: vec![Start::Held],
-        ticks: 8,
-        budget: faults(1),
-        clocks_break_i1: true,
-        expected: vec![Goal::TookOver],
-        ..pair()
-    }
-}
-
-/// Peers of another implementation that died halfway, on a table without our columns.
-pub fn peers() -> Scenario {
-    Scenario {
-        name: "peers",
-        starts: vec![Start::Abandoned, Start::Leftover, Start::Held],
-        budget: Budget { leftovers: 1, ..faults(1) },
-        optional_columns: false,
-        ticks: 12,
-        expected: vec![Goal::OverLeftover, Goal::TookOver],
-        ..pair()
-    }
-}
-
-/// Processes that share one id, die and come back.
-pub fn lives() -> Scenario {
-    Scenario {
-        name: "lives",
-        members: vec![Member::new("a", short_lease()), Member::new("a", short_lease())],
-        starts: vec![Start::Empty],
-        ticks: 7,
-        budget: faults(2),
-        expected: vec![Goal::TookFormerLife, Goal::ResolvedNotOurs],
-        ..pair()
-    }
-}
-
-/// Three members.
-pub fn three() -> Scenario {
-    Scenario {
-        name: "three",
-        members: ["a", "b", "c"].map(|id| Member::new(id, short_lease())).into(),
-        starts: vec![Start::Empty, Start::Held],
-        ticks: 8,
-        budget: faults(1),
-        expected: vec![Goal::TookOver, Goal::Collided],
-        ..pair()
-    }
-}
-
-/// People outside the protocol delete, edit, lose and seize; I1 is exempt from then on.
-pub fn manual_edits() -> Scenario {
-    Scenario {
-        name: "manual edits",
-        starts: vec![Start::Held, Start::EpochToken],
-        ticks: 7,
-        budget: Budget { manual_edits: 1, ..faults(1) },
-        expected: vec![Goal::TookInterfered, Goal::Superseded, Goal::FenceRefused],
-        ..pair()
-    }
-}
-
-/// Describes two edits in a row, while the outcome of an attempt is unknown.
-pub fn forged() -> Scenario {
-    Scenario {
-        name: "forged",
-        members: two(timing(6, 2, 4, 1, 2), timing(6, 2, 4, 1, 2)),
-        starts: vec![Start::Abandoned],
-        ticks: 3,
-        budget: Budget { manual_edits: 2, ..faults(1) },
-        expected: vec![Goal::TookInterfered],
-        ..pair()
-    }
+/// People outside the protocol, and clocks that are worse than it allows for.
+fn edited() -> Vec<Scenario> {
+    vec![
+        // People outside the protocol delete, edit, lose and seize; I1 is exempt from then on.
+        Scenario {
+            name: "manual edits",
+            starts: vec![Start::Held, Start::EpochToken],
+            ticks: 7,
+            budget: Budget { manual_edits: 1, ..faults(1) },
+            expected: vec![Goal::TookInterfered, Goal::Superseded, Goal::FenceRefused],
+            ..pair()
+        },
+        // Two edits in a row, while the outcome of an attempt is unknown.
+        Scenario {
+            name: "forged",
+            members: two(timing(6, 2, 4, 1, 2), timing(6, 2, 4, 1, 2)),
+            starts: vec![Start::Abandoned],
+            ticks: 3,
+            budget: Budget { manual_edits: 2, ..faults(1) },
+            expected: vec![Goal::TookInterfered],
+            ..pair()
+        },
+        // Clocks that go wrong further than the margin allows: two may have the lock at once, yet no
+        // fenced write of the earlier one commits.
+        Scenario {
+            name: "broken clocks",
+            members: ["a", "b"]
+                .map(|id| Member { clock: Clock::Slow(1), ..Member::new(id, short_lease()) })
+                .into(),
+            starts: vec![Start::Held],
+            ticks: 8,
+            budget: faults(1),
+            clocks_break_i1: true,
+            expected: vec![Goal::TookOver],
+            ..pair()
+        },
+    ]
 }

@@ -14,29 +14,12 @@ fn in_small(scenario: Scenario) -> Report {
     explore(&Scenario { budget, ticks, expected, ..scenario }, Limits::default())
 }
 
-fn holds(scenario: Scenario) {
-    let report = in_small(scenario);
-    assert!(report.failures.is_empty() && report.complete, "{report}");
-}
-
 #[test]
-fn contenders_for_a_lock_that_nobody_has_keep_the_invariants() {
-    holds(scenarios::contention());
-}
-
-#[test]
-fn a_holder_and_a_contender_keep_the_invariants() {
-    holds(scenarios::one_term());
-}
-
-#[test]
-fn members_with_different_leases_keep_the_invariants() {
-    holds(scenarios::leases());
-}
-
-#[test]
-fn three_members_keep_the_invariants() {
-    holds(scenarios::three());
+fn contenders_and_holders_keep_the_invariants() {
+    for name in ["contention", "one term", "leases", "three"] {
+        let report = in_small(scenarios::named(name));
+        assert!(report.failures.is_empty() && report.complete, "{report}");
+    }
 }
 
 #[test]
@@ -51,7 +34,7 @@ fn contenders_with_ranks_go_for_each_other_by_name_and_once() {
 
 #[test]
 fn clocks_beyond_the_margin_break_mutual_exclusion_and_no_fence() {
-    let scenario = scenarios::broken_clocks();
+    let scenario = scenarios::named("broken clocks");
     let budget = Budget::default();
     let report = explore(&Scenario { budget, ..scenario }, Limits::default());
     // That two have the lock at once is among the things to be seen here.
@@ -60,7 +43,7 @@ fn clocks_beyond_the_margin_break_mutual_exclusion_and_no_fence() {
 
 #[test]
 fn a_property_that_is_never_seen_fails_the_exploration() {
-    let scenario = scenarios::one_term();
+    let scenario = scenarios::named("one term");
     let (budget, expected) = (Budget::default(), vec![Goal::SuccessorTook]);
     let report = explore(&Scenario { budget, expected, ..scenario }, Limits::default());
     assert_eq!(report.failures.len(), 1, "{report}");

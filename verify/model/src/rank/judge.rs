@@ -3,9 +3,8 @@
 use spindle_protocol::fleet::Ranked;
 use spindle_protocol::{Named, Row};
 
-use super::bounds::RankModel;
-use super::goals::{Goal, Rule};
 use super::world::{RankStep, RankWorld};
+use super::{Goal, RankModel, Rule};
 use crate::node::Passage;
 use crate::progress::is_chosen;
 use crate::scenario::Scenario;

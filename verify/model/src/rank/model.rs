@@ -2,9 +2,8 @@
 
 use stateright::{Model, Property};
 
-use super::bounds::RankModel;
-use super::goals::{Goal, Rule};
 use super::world::{RankStep, RankWorld};
+use super::{Goal, RankModel, Rule};
 use crate::history::Invariant;
 use crate::model::of_any_lock;
 use crate::notes::Holds;

@@ -3,8 +3,7 @@
 use spindle_protocol::fleet::{Contest, Ranked};
 use spindle_protocol::{Answer, Event, Succession, Timestamp};
 
-use super::bounds::RankModel;
-use super::goals::{Goal, Rule};
+use super::{Goal, RankModel, Rule};
 use crate::node::Passage;
 use crate::notes::Notes;
 use crate::scenario::{Member, Start, ticks};
