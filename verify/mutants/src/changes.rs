@@ -13,34 +13,28 @@ use crate::record::Record;
 /// The number of mutants that are drawn of those that did not change.
 const DRAWN: usize = 10;
 
-/// The mutants to judge, in order.
-pub struct Selection<'a> {
-    pub mutants: Vec<&'a Mutant>,
-    /// Says why these.
-    pub why: String,
-}
+/// The mutants to judge, in order, and why these.
+pub type Selection<'a> = (Vec<&'a Mutant>, String);
 
-impl<'a> Selection<'a> {
-    /// Selects those with one of these texts in their names or in those of the files that they edit; without a text all.
-    pub fn named(mutants: &'a [Mutant], texts: &[String]) -> Selection<'a> {
-        let is_named = |mutant: &&Mutant| {
-            let mut names = mutant.edits.iter().map(|edit| &edit.file).chain([&mutant.name]);
-            texts.is_empty() || names.any(|name| texts.iter().any(|text| name.contains(text)))
-        };
-        let mut mutants: Vec<&Mutant> = mutants.iter().filter(is_named).collect();
-        mutants.sort_by_key(|mutant| mutant.built());
-        let why = match texts {
-            [] => format!("all {}", mutants.len()),
-            texts => format!("those with `{}` in their names or files", texts.join("` or `")),
-        };
-        Selection { mutants, why }
-    }
+/// Selects those with one of these texts in their names or in those of the files that they edit; without a text all.
+pub fn named<'a>(mutants: &'a [Mutant], texts: &[String]) -> Selection<'a> {
+    let is_named = |mutant: &&Mutant| {
+        let mut names = mutant.edits.iter().map(|edit| &edit.file).chain([&mutant.name]);
+        texts.is_empty() || names.any(|name| texts.iter().any(|text| name.contains(text)))
+    };
+    let mut mutants: Vec<&Mutant> = mutants.iter().filter(is_named).collect();
+    mutants.sort_by_key(|mutant| mutant.built());
+    let why = match texts {
+        [] => format!("all {}", mutants.len()),
+        texts => format!("those with `{}` in their names or files", texts.join("` or `")),
+    };
+    (mutants, why)
 }
 
 /// Selects those that changed since they were noticed, and after them ten of the others by the commit's hash.
 ///
 /// The commit's hash decides the order, too. So another commit leaves others out when the time is short.
-pub fn select<'a>(
+pub fn changed<'a>(
     workspace: &Path,
     mutants: &'a [Mutant],
     record: &Record,
@@ -61,7 +55,7 @@ pub fn select<'a>(
     drawn.sort_by_key(|mutant| mutant.built());
     let why = format!("{} that changed, and {} that the commit draws", changed.len(), drawn.len());
     changed.extend(drawn);
-    Ok(Selection { mutants: changed, why })
+    Ok((changed, why))
 }
 
 /// Returns what git prints.

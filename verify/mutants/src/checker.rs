@@ -19,10 +19,8 @@ pub enum Checker {
 /// A checker's answer, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    Noticed {
-        as_what: String,
-        place: String,
-    },
+    /// The failure, and where.
+    Noticed(String),
     NotNoticed,
     /// The mutant doesn't apply, or the copy doesn't build or run; what was printed.
     Broken(String),
@@ -106,17 +104,13 @@ impl Checker {
                 Some(verdict) if verdict.starts_with("ok") => Outcome::NotNoticed,
                 verdict => match verdict.and_then(|verdict| verdict.strip_prefix("FAILED ")) {
                     None => broken(),
-                    Some(failure) => Outcome::Noticed {
-                        as_what: failure.to_string(),
-                        place: "the simulation".to_string(),
-                    },
+                    Some(failure) => Outcome::Noticed(format!("{failure}, by the simulation")),
                 },
             },
             Checker::Test(test) => {
                 let mut results = printed.lines().filter_map(|it| it.strip_prefix("test result: "));
                 if results.clone().any(|result| result.starts_with("FAILED")) {
-                    let place = format!("a test of {}", test.package);
-                    Outcome::Noticed { as_what: format!("`{}`", test.name), place }
+                    Outcome::Noticed(format!("`{}`, by a test of {}", test.name, test.package))
                 } else if results.any(|result| !result.starts_with("ok. 0 passed")) {
                     Outcome::NotNoticed
                 } else {
@@ -129,7 +123,7 @@ impl Checker {
 
 impl Outcome {
     pub fn is_noticed(&self) -> bool {
-        matches!(self, Outcome::Noticed { .. })
+        matches!(self, Outcome::Noticed(_))
     }
 
     /// Returns more than fits into a table.
@@ -144,7 +138,7 @@ impl Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Outcome::Noticed { as_what, place } => write!(f, "{as_what}, by {place}"),
+            Outcome::Noticed(by) => f.write_str(by),
             Outcome::NotNoticed => f.write_str("NOT NOTICED"),
             Outcome::Broken(_) => f.write_str("NOT JUDGED: it doesn't apply, build or run"),
         }
@@ -157,13 +151,11 @@ fn noticed_by_model(printed: &str) -> Outcome {
     for line in printed.lines() {
         let failure = line.strip_prefix("  broken in ").or(line.strip_prefix("  never seen"));
         if failure.is_some() {
-            let place = format!("the model in `{scenario}`");
-            return Outcome::Noticed { as_what: line.trim().to_string(), place };
+            return Outcome::Noticed(format!("{}, by the model in `{scenario}`", line.trim()));
         }
         scenario = line.split("transitions=").next().unwrap_or_default().trim();
     }
-    let as_what = "a failed run".to_string();
-    Outcome::Noticed { as_what, place: "the model".to_string() }
+    Outcome::Noticed("a failed run, by the model".to_string())
 }
 
 #[cfg(test)]

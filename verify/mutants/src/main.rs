@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 
-use crate::changes::Selection;
 use crate::checker::{Checker, Outcome};
 use crate::mutant::Mutant;
 use crate::record::Record;
@@ -73,20 +72,20 @@ fn run(options: &Options) -> io::Result<bool> {
     let sources = Sources::read(&workspace)?;
     let mutants = mutant::read_all(&workspace)?;
     let record = Record::open(&workspace, &mutants, &sources)?;
-    let selection = if options.changed {
-        changes::select(&workspace, &mutants, &record)?
+    let (selected, why) = if options.changed {
+        changes::changed(&workspace, &mutants, &record)?
     } else {
-        Selection::named(&mutants, &options.only)
+        changes::named(&mutants, &options.only)
     };
-    if selection.mutants.is_empty() {
+    if selected.is_empty() {
         return Err(io::Error::other("no mutant has such a name or edits such a file"));
     }
-    println!("mutants: {}", selection.why);
-    let jobs = usize::try_from(options.jobs).unwrap_or(1).min(selection.mutants.len());
+    println!("mutants: {why}");
+    let jobs = usize::try_from(options.jobs).unwrap_or(1).min(selected.len());
     let queue = Queue {
         sources: &sources,
         record: &record,
-        waiting: Mutex::new(selection.mutants.iter().rev().copied().collect()),
+        waiting: Mutex::new(selected.into_iter().rev().collect()),
         judged: Mutex::default(),
         deadline: options.minutes.map(|minutes| began + Duration::from_secs(minutes * 60)),
     };

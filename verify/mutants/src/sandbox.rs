@@ -42,21 +42,12 @@ impl Sandbox {
         for file in &files {
             fs::write(self.copy.join(&file.file), &file.after)?;
         }
-        let outcome = self.check_all(checkers);
+        let mut outcomes = checkers.iter().map(|checker| self.check(checker));
+        let told = outcomes.find(|outcome| !matches!(outcome, Ok(Outcome::NotNoticed)));
         for file in &files {
             fs::write(self.copy.join(&file.file), &file.before)?;
         }
-        outcome
-    }
-
-    fn check_all(&self, checkers: &[Checker]) -> io::Result<Outcome> {
-        for checker in checkers {
-            let outcome = self.check(checker)?;
-            if outcome != Outcome::NotNoticed {
-                return Ok(outcome);
-            }
-        }
-        Ok(Outcome::NotNoticed)
+        told.unwrap_or(Ok(Outcome::NotNoticed))
     }
 
     fn check(&self, checker: &Checker) -> io::Result<Outcome> {

@@ -5,8 +5,6 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use serde::Deserialize;
-
 use crate::mutant::Mutant;
 
 /// The packages of the workspace with their Rust sources.
@@ -32,36 +30,22 @@ pub struct Test {
     pub target: String,
 }
 
-#[derive(Deserialize)]
-struct Manifest {
-    package: Option<Named>,
-    workspace: Option<Workspace>,
-}
-
-#[derive(Deserialize)]
-struct Named {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct Workspace {
-    members: Vec<String>,
-}
-
 impl Sources {
     pub fn read(workspace: &Path) -> io::Result<Sources> {
-        let root = manifest(&workspace.join("Cargo.toml"))?;
-        let members = root.workspace.map(|it| it.members).unwrap_or_default();
+        let root = manifest(workspace)?;
+        let members = root.get("workspace").and_then(|it| it.get("members")?.as_array());
+        let folders = members.into_iter().flatten().filter_map(|it| it.as_str());
         let mut packages = BTreeMap::new();
-        for folder in members.into_iter().chain([String::new()]) {
-            let place = workspace.join(&folder);
-            let named = manifest(&place.join("Cargo.toml"))?.package;
-            let Some(Named { name }) = named else { continue };
+        for folder in folders.chain([""]) {
+            let place = workspace.join(folder);
+            let manifest = manifest(&place)?;
+            let name = manifest.get("package").and_then(|it| it.get("name")?.as_str());
+            let Some(name) = name else { continue };
             let mut files = BTreeMap::new();
             for part in ["src", "tests"] {
                 read_rust(workspace, &place.join(part), &mut files)?;
             }
-            packages.insert(name, Package { folder, files });
+            packages.insert(name.to_string(), Package { folder: folder.to_string(), files });
         }
         Ok(Sources { packages })
     }
@@ -120,11 +104,10 @@ fn is_in(file: &str, modules: &str) -> bool {
     is_of(modules, &[".rs", "/mod.rs"]) || is_of(beside, &[".rs", "/mod.rs", "/tests.rs"])
 }
 
-fn manifest(file: &Path) -> io::Result<Manifest> {
-    let wrong =
-        |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", file.display()));
-    let text = fs::read_to_string(file).map_err(|error| wrong(&error))?;
-    toml::from_str(&text).map_err(|error| wrong(&error))
+fn manifest(folder: &Path) -> io::Result<toml::Table> {
+    let file = folder.join("Cargo.toml");
+    let manifest = fs::read_to_string(&file)?.parse();
+    manifest.map_err(|error| io::Error::other(format!("{}: {error}", file.display())))
 }
 
 fn read_rust(
