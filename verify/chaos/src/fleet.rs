@@ -18,7 +18,7 @@ use crate::proxy::{LinkFault, Proxy, Server};
 use crate::setup::{DATABASE, Target, agent_of};
 
 /// A worker that was told to leave releases its lock first, and its row in the group.
-const FAREWELL: Duration = Duration::from_secs(25);
+const LEAVE_LIMIT: Duration = Duration::from_secs(25);
 
 /// All workers. They are killed when this is dropped.
 pub struct Fleet {
@@ -127,7 +127,7 @@ impl Fleet {
     }
 
     /// Starts those agents again that ended by themselves: one that can't reach Spanner doesn't start.
-    pub fn revive(&mut self) -> Result<(), Failure> {
+    pub fn restart_agents(&mut self) -> Result<(), Failure> {
         let mut ended = Vec::new();
         for (id, agent) in &mut self.agents {
             if let Some(process) = &mut agent.process
@@ -186,7 +186,7 @@ impl Fleet {
         for id in ids.iter().map(AsRef::as_ref) {
             let process = self.worker(id)?.process.take().ok_or("the worker is gone")?;
             let id = id.to_string();
-            leaving.push(tokio::spawn(async move { farewell(&id, process).await }));
+            leaving.push(tokio::spawn(async move { ends(&id, process).await }));
         }
         for left in leaving {
             left.await??;
@@ -195,12 +195,12 @@ impl Fleet {
     }
 
     /// Tells all to leave, and waits for them.
-    pub async fn disband(&mut self) -> Result<(), Failure> {
+    pub async fn stop_all(&mut self) -> Result<(), Failure> {
         self.leave(&self.running()).await?;
         for (id, agent) in &mut self.agents {
             if let Some(process) = agent.process.take() {
                 process.signal(Signal::TERM)?;
-                farewell(id, process).await?;
+                ends(id, process).await?;
             }
         }
         Ok(())
@@ -219,11 +219,11 @@ impl Process {
     }
 }
 
-async fn farewell(id: &str, process: Process) -> Result<(), Failure> {
+async fn ends(id: &str, process: Process) -> Result<(), Failure> {
     let Process { mut child, input, .. } = process;
     // The end of its input tells it to leave.
     drop(input);
-    let Ok(status) = timeout(FAREWELL, child.wait()).await else {
+    let Ok(status) = timeout(LEAVE_LIMIT, child.wait()).await else {
         return Err(format!("{id} was told to leave and stays").into());
     };
     let status = status?;

@@ -16,7 +16,7 @@
 #[cfg(unix)]
 mod checks;
 #[cfg(unix)]
-mod clerk;
+mod counters;
 #[cfg(unix)]
 mod deploys;
 #[cfg(unix)]

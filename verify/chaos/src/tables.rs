@@ -86,7 +86,7 @@ pub struct Tables {
 
 /// An outsider's act on the lock row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hand {
+pub enum Edit {
     Delete,
     /// As if it were released.
     Backdate,
@@ -99,9 +99,9 @@ pub enum Hand {
     Writer,
 }
 
-impl Hand {
-    pub const ALL: [Hand; 6] =
-        [Hand::Delete, Hand::Backdate, Hand::Refresh, Hand::Token, Hand::OldToken, Hand::Writer];
+impl Edit {
+    pub const ALL: [Edit; 6] =
+        [Edit::Delete, Edit::Backdate, Edit::Refresh, Edit::Token, Edit::OldToken, Edit::Writer];
 }
 
 pub struct Outside(DatabaseClient);
@@ -193,26 +193,26 @@ impl Outside {
     }
 
     /// Edits or deletes the row of a lock. False if there is none.
-    pub async fn lay(&self, hand: Hand, lock: &str) -> Result<bool, Failure> {
+    pub async fn edit(&self, edit: Edit, lock: &str) -> Result<bool, Failure> {
         let keys = KeySet::builder().add_key(key![lock]).build();
         let read = ReadRequest::builder("locktable", vec!["token"]).with_keys(keys).build();
         let mut rows = self.0.single_use().build().execute_read(read).await?;
         let Some(row) = rows.next().await.transpose()? else { return Ok(false) };
         let token: Timestamp = row.get("token")?;
-        let edit = Mutation::new_update_builder("locktable").set("name").to(lock);
-        let mutation = match hand {
-            Hand::Delete => {
+        let update = Mutation::new_update_builder("locktable").set("name").to(lock);
+        let mutation = match edit {
+            Edit::Delete => {
                 let keys = KeySet::builder().add_key(key![lock]).build();
                 Mutation::delete("locktable", keys)
             }
-            Hand::Backdate => edit.set("heartbeat").to(Timestamp::clamp(0, 0)).build(),
-            Hand::Refresh => edit.set("heartbeat").to("spanner.commit_timestamp()").build(),
-            Hand::Token => edit.set("token").to("spanner.commit_timestamp()").build(),
-            Hand::OldToken => {
+            Edit::Backdate => update.set("heartbeat").to(Timestamp::clamp(0, 0)).build(),
+            Edit::Refresh => update.set("heartbeat").to("spanner.commit_timestamp()").build(),
+            Edit::Token => update.set("token").to("spanner.commit_timestamp()").build(),
+            Edit::OldToken => {
                 let earlier = Timestamp::clamp(token.seconds() - 60, token.nanos());
-                edit.set("token").to(earlier).build()
+                update.set("token").to(earlier).build()
             }
-            Hand::Writer => edit.set("writer").to("nobody#0").build(),
+            Edit::Writer => update.set("writer").to("nobody#0").build(),
         };
         self.0.write_only_transaction().build().write(vec![mutation]).await?;
         Ok(true)

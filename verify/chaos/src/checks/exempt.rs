@@ -18,7 +18,7 @@ pub(super) fn exempt(records: &[Record], lease: Duration) -> Option<(u64, u64)> 
 }
 
 /// The same by Spanner's clock, of the first lock.
-pub(super) fn lawless_in_spanner(evidence: &Evidence, lease: Duration) -> Option<(u64, u64)> {
+pub(super) fn exempt_in_spanner(evidence: &Evidence, lease: Duration) -> Option<(u64, u64)> {
     let (from, to) = exempt(&evidence.records, lease)?;
     Some((evidence.spanner_time(from)?, evidence.spanner_time(to)?))
 }

@@ -14,6 +14,8 @@ mod rows;
 #[cfg(test)]
 mod side_tests;
 mod sides;
+#[cfg(test)]
+mod story;
 mod terms;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! The properties of ranks, each broken once in rows written by hand.
 
-use super::tests::{LEASE, LIMIT, MS, broken, judge, story, tell, tell_of};
+use super::story::{MS, add, beat, broken, judge, tell, tell_of};
+use super::tests::story;
 use super::{Evidence, Property};
 use crate::history::{Event, Fault, Phase};
 use crate::setup::Target;
@@ -45,27 +46,14 @@ fn lead(evidence: &mut Evidence, id: &str, from: u64, to: u64) {
     beat(evidence, "chaos", id, from, to);
 }
 
-/// A heartbeat a second.
-pub(super) fn beat(evidence: &mut Evidence, key: &str, id: &str, from: u64, to: u64) {
-    for heartbeat in (from..=to).step_by(1_000) {
-        let (heartbeat, token, writer) = (heartbeat * MS, from * MS, format!("{id}#0-1"));
-        add(evidence, Version { key: key.to_string(), heartbeat, token, writer });
-    }
-}
-
 fn release(evidence: &mut Evidence, at: u64, writer: &str) {
     let (key, writer) = ("chaos".to_string(), writer.to_string());
     add(evidence, Version { key, heartbeat: 0, token: at * MS, writer });
 }
 
-pub(super) fn add(evidence: &mut Evidence, version: Version) {
-    evidence.tables.versions.push(version);
-    evidence.tables.versions.sort_by_key(Version::committed);
-}
-
 #[test]
 fn a_leader_that_goes_for_a_higher_rank_is_well() {
-    assert_eq!(judge(&handed_over(), LEASE, LIMIT), []);
+    assert_eq!(judge(&handed_over()), []);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::evidence::{Evidence, Property, Violation};
-use super::exempt::lawless_in_spanner;
+use super::exempt::exempt_in_spanner;
 use super::rows::{Hold, holds};
 use super::terms::in_part;
 use crate::history::nanoseconds;
@@ -46,7 +46,7 @@ impl<'a> Contest<'a> {
             versions: versions.iter().filter(|version| version.key == key).collect(),
             terms: all.iter().filter(|hold| hold.key == key).cloned().collect(),
             members: all.into_iter().filter(|hold| hold.key.starts_with(&members)).collect(),
-            exempt: lawless_in_spanner(evidence, lease),
+            exempt: exempt_in_spanner(evidence, lease),
         }
     }
 

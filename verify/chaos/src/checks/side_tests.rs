@@ -1,11 +1,10 @@
 //! The properties of readers and writers, each broken once in a history written by hand.
 
-use super::rank_tests::{add, beat};
-use super::tests::{LEASE, LIMIT, MS, broken, judge, row, tell, tell_of};
-use super::{Evidence, Line, Property};
+use super::story::{self, MS, add, beat, broken, claim, judge, row, tell, tell_of};
+use super::{Evidence, Property};
 use crate::history::{Event, Fault, Outcome, Phase};
 use crate::setup::{READERS, Target, WRITERS};
-use crate::tables::{Row, Version};
+use crate::tables::Version;
 
 const WRITER_ROW: &str = "spindle:rw:chaos";
 
@@ -42,11 +41,7 @@ fn side(who: &str) -> usize {
 
 /// Claims from just after the token on, then lets go. A reader has a row of its own.
 fn hold(evidence: &mut Evidence, who: &str, token: u64, to: u64) {
-    for ms in (token + 10..=to).step_by(10) {
-        let until = (ms + 1_500) * MS;
-        let claim = Event::Claim { token: token * MS, asked: ms * MS, until };
-        tell_of(Some(side(who)), evidence, ms, who, claim);
-    }
+    claim(evidence, side(who), who, token, token + 10, to);
     tell_of(Some(side(who)), evidence, to + 5, who, Event::LetsGo);
     if side(who) == READERS {
         beat(evidence, &format!("{WRITER_ROW}/{who}-{token}"), who, token, to);
@@ -54,28 +49,13 @@ fn hold(evidence: &mut Evidence, who: &str, token: u64, to: u64) {
 }
 
 fn write(evidence: &mut Evidence, who: &str, token: u64, ms: u64) {
-    let (lock, token, worker) = (side(who), token * MS, who.to_string());
-    let (id, counter) = (format!("{who}-{ms}"), format!("{lock}/{who}"));
-    let attempt = Event::Attempt { id: id.clone(), token, counter: counter.clone() };
-    tell_of(Some(lock), evidence, ms, who, attempt);
-    let outcome = Event::Outcome { id: id.clone(), outcome: Outcome::Committed };
-    tell_of(Some(lock), evidence, ms + 5, who, outcome);
-    evidence.unfenced.push(Line {
-        lock,
-        token,
-        worker: worker.clone(),
-        id: id.clone(),
-        at: ms * MS,
-    });
-    let value = evidence.tables.counters.entry(counter.clone()).or_default();
-    *value += 1;
-    let (value, committed) = (*value, (ms + 4) * MS);
-    evidence.tables.log.push(Row { id, value, counter, token, worker, committed });
+    let (id, counter) = (format!("{who}-{ms}"), (side(who), who));
+    story::write(evidence, (who, &id), counter, (token, ms), Outcome::Committed);
 }
 
 #[test]
 fn readers_beside_each_other_and_a_writer_alone_are_well() {
-    assert_eq!(judge(&story(), LEASE, LIMIT), []);
+    assert_eq!(judge(&story()), []);
 }
 
 #[test]
@@ -162,6 +142,6 @@ fn a_side_that_never_gets_on_again_is_seen() {
         evidence.tables.log.retain(|row| row.id != id);
         *evidence.tables.counters.get_mut(&format!("{}/{who}", side(who))).unwrap() -= 1;
         assert_eq!(broken(&evidence), [Property::Progress]);
-        assert!(judge(&evidence, LEASE, LIMIT)[0].what.starts_with(told));
+        assert!(judge(&evidence)[0].what.starts_with(told));
     }
 }

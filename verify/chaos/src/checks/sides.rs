@@ -5,7 +5,7 @@ use std::time::Duration;
 use spindle_judge::Mode;
 
 use super::evidence::{Evidence, Property, Violation};
-use super::exempt::{exempt, lawless_in_spanner};
+use super::exempt::{exempt, exempt_in_spanner};
 use super::rows::holds;
 use super::terms::{Term, in_part, terms, tokens_increase};
 use super::writes::{in_term, late_is_refused};
@@ -17,7 +17,7 @@ pub fn judge(evidence: &Evidence, parts: &[Evidence], lease: Duration) -> Vec<Vi
     let (writing, reading) = (&parts[WRITERS], &parts[READERS]);
     let writer_row = evidence.target().key(WRITERS);
     let versions = &evidence.tables.versions;
-    let not_by_rule = lawless_in_spanner(writing, lease);
+    let not_by_rule = exempt_in_spanner(writing, lease);
     let mut violations = Vec::new();
     violations.extend(writer_alone(
         &terms(&writing.records),

@@ -1,17 +1,9 @@
 //! A check that can't fail proves nothing: each property is broken once, in a history written by hand.
 
-use std::time::Duration;
-
-use super::{Evidence, Line, Property, Violation};
+use super::story::{MS, broken, claim, judge, row, tell, tell_of};
+use super::{Evidence, Line, Property, story};
 use crate::history::{Event, Fault, Outcome, Phase, Record};
 use crate::setup::Target;
-use crate::tables::Row;
-
-pub(super) const LEASE: Duration = Duration::from_secs(2);
-pub(super) const LIMIT: Duration = Duration::from_secs(20);
-
-/// Milliseconds of the machine's clock, which a story may as well share with Spanner.
-pub(super) const MS: u64 = 1_000_000;
 
 /// Two terms: `a` holds under token 1000 until it is killed, then `b` under 5000; each writes.
 pub(super) fn story() -> Evidence {
@@ -32,70 +24,18 @@ pub(super) fn story() -> Evidence {
     evidence
 }
 
-/// The nemesis speaks of all locks, and workers of the only one.
-pub(super) fn tell(evidence: &mut Evidence, ms: u64, who: &str, event: Event) {
-    tell_of((who != "nemesis").then_some(0), evidence, ms, who, event);
-}
-
-pub(super) fn tell_of(
-    lock: Option<usize>,
-    evidence: &mut Evidence,
-    ms: u64,
-    who: &str,
-    event: Event,
-) {
-    let pid = who.bytes().map(u32::from).sum();
-    evidence.records.push(Record { at: ms * MS, who: who.to_string(), pid, lock, event });
-    evidence.records.sort_by_key(|record| record.at);
-}
-
-/// Claims every 10 ms, each good for the lease after the last heartbeat, half a second ago.
 fn hold(evidence: &mut Evidence, who: &str, token: u64, from: u64, to: u64) {
-    for ms in (from..=to).step_by(10) {
-        let until = (ms + 1_500) * MS;
-        let claim = Event::Claim { token: token * MS, asked: ms * MS, until };
-        tell(evidence, ms, who, claim);
-    }
+    claim(evidence, 0, who, token, from, to);
 }
 
+/// The first letter of the id is its writer.
 fn write(evidence: &mut Evidence, id: &str, token: u64, ms: u64, outcome: Outcome) {
-    let (who, token) = (&id[..1], token * MS);
-    let counter = "0/red".to_string();
-    let attempt = Event::Attempt { id: id.to_string(), token, counter: counter.clone() };
-    tell(evidence, ms, who, attempt);
-    tell(evidence, ms + 5, who, Event::Outcome { id: id.to_string(), outcome });
-    let worker = who.to_string();
-    let line = Line { lock: 0, token, worker: worker.clone(), id: id.to_string(), at: ms * MS };
-    evidence.unfenced.push(line);
-    if outcome == Outcome::Committed {
-        let value = evidence.tables.counters.entry(counter.clone()).or_default();
-        *value += 1;
-        let (value, id, committed) = (*value, id.to_string(), (ms + 4) * MS);
-        evidence.tables.log.push(Row { id, value, counter, token, worker, committed });
-    }
-}
-
-pub(super) fn judge(evidence: &Evidence, lease: Duration, limit: Duration) -> Vec<Violation> {
-    super::judge(evidence, lease, limit).unwrap()
-}
-
-pub(super) fn broken(evidence: &Evidence) -> Vec<Property> {
-    let mut properties: Vec<Property> = Vec::new();
-    for violation in judge(evidence, LEASE, LIMIT) {
-        if !properties.contains(&violation.property) {
-            properties.push(violation.property);
-        }
-    }
-    properties
-}
-
-pub(super) fn row<'a>(evidence: &'a mut Evidence, id: &str) -> &'a mut Row {
-    evidence.tables.log.iter_mut().find(|row| row.id == id).unwrap()
+    story::write(evidence, (&id[..1], id), (0, "red"), (token, ms), outcome);
 }
 
 #[test]
 fn a_history_without_fault_passes() {
-    assert_eq!(judge(&story(), LEASE, LIMIT), []);
+    assert_eq!(judge(&story()), []);
 }
 
 #[test]
@@ -279,10 +219,10 @@ fn story_of_two() -> Evidence {
 #[test]
 fn locks_are_judged_each_by_itself() {
     // Both have the same tokens at the same time, and none of them is late for the other.
-    assert_eq!(judge(&story_of_two(), LEASE, LIMIT), []);
+    assert_eq!(judge(&story_of_two()), []);
     let mut evidence = story_of_two();
     row(&mut evidence, "z2-a2").committed = 8_000 * MS;
-    let wrong = judge(&evidence, LEASE, LIMIT);
+    let wrong = judge(&evidence);
     assert!(wrong.iter().all(|wrong| wrong.property == Property::WritesInOrder), "{wrong:?}");
     assert!(wrong.iter().all(|wrong| wrong.what.starts_with("lock 1: ")), "{wrong:?}");
     assert!(!wrong.is_empty());

@@ -100,9 +100,9 @@ impl Nemesis<'_> {
 
     /// Waits until nothing ails a worker.
     async fn recovers(&mut self, id: &str) -> Result<(), Failure> {
-        while self.suffering.iter().any(|other| other == id) {
+        while self.faulty.iter().any(|other| other == id) {
             sleep(Duration::from_millis(50)).await;
-            self.cure(Instant::now()).await?;
+            self.repair(Instant::now()).await?;
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ impl Nemesis<'_> {
         let lease = self.target.lease();
         if !self.is_bare {
             self.storm(lease).await?;
-            self.cure_all().await?;
+            self.repair_all().await?;
         }
         // Beside faults members die early, so that those that join count up to ten leases later.
         let most = lease * if self.is_bare { 3 } else { 13 } + Duration::from_secs(20);

@@ -28,7 +28,7 @@ use crate::tables::Outside;
 const RESERVE: usize = 2;
 
 /// Every so many faults each of these was among them. A leader is met three times out of four.
-const BAG: [Plan; 14] = [
+const ROUND: [Plan; 14] = [
     Plan::Kill,
     Plan::Kill,
     Plan::StopLong,
@@ -62,7 +62,7 @@ enum Plan {
 }
 
 /// How a fault ends.
-enum Cure {
+enum Repair {
     Start(String),
     Continue(String),
     Clear(String, Fault),
@@ -83,13 +83,13 @@ pub struct Nemesis<'a> {
     fleet: Fleet,
     journal: Journal,
     random: SmallRng,
-    bag: Vec<Plan>,
-    is_first_bag: bool,
-    next_strike: Instant,
-    cures: Vec<(Instant, Cure)>,
+    round: Vec<Plan>,
+    is_first_round: bool,
+    next_fault: Instant,
+    repairs: Vec<(Instant, Repair)>,
     /// Workers that suffer from something: one thing at a time.
-    suffering: Vec<String>,
-    server_suffers: bool,
+    faulty: Vec<String>,
+    is_server_faulty: bool,
 }
 
 impl<'a> Nemesis<'a> {
@@ -110,12 +110,12 @@ impl<'a> Nemesis<'a> {
             fleet,
             journal: Journal::open(out, "nemesis")?,
             random: SmallRng::seed_from_u64(seed),
-            bag: Vec::new(),
-            is_first_bag: true,
-            next_strike: Instant::now(),
-            cures: Vec::new(),
-            suffering: Vec::new(),
-            server_suffers: false,
+            round: Vec::new(),
+            is_first_round: true,
+            next_fault: Instant::now(),
+            repairs: Vec::new(),
+            faulty: Vec::new(),
+            is_server_faulty: false,
         })
     }
 
@@ -139,55 +139,55 @@ impl<'a> Nemesis<'a> {
             self.deploy().await?;
         } else {
             self.storm(length.saturating_sub(edits + recovery + Duration::from_secs(3))).await?;
-            self.cure_all().await?;
-            self.muster().await?;
+            self.repair_all().await?;
+            self.reelect().await?;
             self.journal.write(Event::Phase(Phase::Edits))?;
             self.edit(edits).await?;
         }
         self.journal.write(Event::Phase(Phase::Recovery))?;
         self.recovery(recovery).await?;
         self.journal.write(Event::Phase(Phase::End))?;
-        self.fleet.disband().await
+        self.fleet.stop_all().await
     }
 
     async fn storm(&mut self, length: Duration) -> Result<(), Failure> {
         let end = Instant::now() + length;
         loop {
-            let cure = self.cures.iter().map(|(due, _)| *due).min();
-            let due = cure.map_or(self.next_strike, |cure| cure.min(self.next_strike));
+            let repair = self.repairs.iter().map(|(due, _)| *due).min();
+            let due = repair.map_or(self.next_fault, |repair| repair.min(self.next_fault));
             if due >= end || self.is_bare {
                 sleep_until(end).await;
                 return Ok(());
             }
             sleep_until(due).await;
-            self.cure(due).await?;
-            if due == self.next_strike {
-                self.strike().await?;
-                self.next_strike = Instant::now() + self.between(700, 3_300);
+            self.repair(due).await?;
+            if due == self.next_fault {
+                self.inject().await?;
+                self.next_fault = Instant::now() + self.between(700, 3_300);
             }
         }
     }
 
-    async fn strike(&mut self) -> Result<(), Failure> {
-        self.fleet.revive()?;
-        if self.bag.is_empty() {
-            if !self.is_first_bag {
-                self.cure_all().await?;
-                self.muster().await?;
+    async fn inject(&mut self) -> Result<(), Failure> {
+        self.fleet.restart_agents()?;
+        if self.round.is_empty() {
+            if !self.is_first_round {
+                self.repair_all().await?;
+                self.reelect().await?;
             }
-            self.is_first_bag = false;
-            self.bag = BAG.to_vec();
-            self.bag.shuffle(&mut self.random);
+            self.is_first_round = false;
+            self.round = ROUND.to_vec();
+            self.round.shuffle(&mut self.random);
         }
-        let Some(plan) = self.bag.pop() else { return Ok(()) };
-        match (plan, self.spanner.filter(|_| !self.server_suffers)) {
+        let Some(plan) = self.round.pop() else { return Ok(()) };
+        match (plan, self.spanner.filter(|_| !self.is_server_faulty)) {
             (Plan::Restart | Plan::Outage | Plan::Lossy, None) => Ok(()),
             (Plan::Restart, Some(spanner)) => self.restart(spanner).await,
             (Plan::Outage, Some(spanner)) => {
                 self.say(Fault::Outage, None)?;
                 spanner.pause().await;
-                self.server_suffers = true;
-                self.later(300, 3_000, Cure::Resume);
+                self.is_server_faulty = true;
+                self.later(300, 3_000, Repair::Resume);
                 Ok(())
             }
             (Plan::Lossy, Some(spanner)) => self.lose_replies(spanner),
@@ -199,38 +199,38 @@ impl<'a> Nemesis<'a> {
                 let Some(id) = reserve.find(|id| !running.contains(id)) else { return Ok(()) };
                 self.say(Fault::Join, Some(&id))?;
                 self.fleet.start(&id).await?;
-                self.later(5_000, 15_000, Cure::Leave(id));
+                self.later(5_000, 15_000, Repair::Leave(id));
                 Ok(())
             }
-            _ => match self.victim() {
+            _ => match self.choose() {
                 Some(id) => {
                     let id = self.or_its_agent(plan, id);
-                    self.hit(plan, id).await
+                    self.inject_into(plan, id).await
                 }
                 None => Ok(()),
             },
         }
     }
 
-    async fn hit(&mut self, plan: Plan, id: String) -> Result<(), Failure> {
+    async fn inject_into(&mut self, plan: Plan, id: String) -> Result<(), Failure> {
         match plan {
             Plan::Kill => {
                 self.say(Fault::Kill, Some(&id))?;
                 self.fleet.kill(&id).await?;
-                self.suffer(&id);
-                self.later(500, 3_000, Cure::Start(id));
+                self.becomes_faulty(&id);
+                self.later(500, 3_000, Repair::Start(id));
             }
             Plan::StopLong | Plan::StopShort => {
                 self.say(Fault::Stop, Some(&id))?;
                 self.fleet.signal(&id, Signal::STOP)?;
-                self.suffer(&id);
+                self.becomes_faulty(&id);
                 let lease = u64::try_from(self.target.lease().as_millis())?;
                 let (least, most) = if plan == Plan::StopLong {
                     (lease + 300, lease * 3)
                 } else {
                     (100, lease / 2)
                 };
-                self.later(least, most, Cure::Continue(id));
+                self.later(least, most, Repair::Continue(id));
             }
             Plan::Resign => {
                 self.say(Fault::Resign, Some(&id))?;
@@ -245,8 +245,8 @@ impl<'a> Nemesis<'a> {
                 };
                 self.say(fault, Some(&id))?;
                 self.fleet.set(&id, link_fault)?;
-                self.suffer(&id);
-                self.later(300, 4_500, Cure::Clear(id, fault));
+                self.becomes_faulty(&id);
+                self.later(300, 4_500, Repair::Clear(id, fault));
             }
         }
         Ok(())
@@ -275,48 +275,48 @@ impl<'a> Nemesis<'a> {
         let fault =
             ServerFault::on(Rpc::Commit).probability(0.5, self.random.random()).effect(effect);
         self.say(Fault::Lossy, None)?;
-        self.server_suffers = true;
+        self.is_server_faulty = true;
         let handle = spanner.inject(fault);
-        self.later(1_000, 3_500, Cure::Reliable(handle));
+        self.later(1_000, 3_500, Repair::Reliable(handle));
         Ok(())
     }
 
-    async fn cure(&mut self, until: Instant) -> Result<(), Failure> {
-        let (due, cures) = std::mem::take(&mut self.cures)
+    async fn repair(&mut self, until: Instant) -> Result<(), Failure> {
+        let (due, repairs) = std::mem::take(&mut self.repairs)
             .into_iter()
-            .partition(|(due, _): &(Instant, Cure)| *due <= until);
-        self.cures = cures;
-        let due: Vec<(Instant, Cure)> = due;
-        for (_, cure) in due {
-            match cure {
-                Cure::Start(id) => {
+            .partition(|(due, _): &(Instant, Repair)| *due <= until);
+        self.repairs = repairs;
+        let due: Vec<(Instant, Repair)> = due;
+        for (_, repair) in due {
+            match repair {
+                Repair::Start(id) => {
                     self.fleet.start(&id).await?;
                     self.recovered(&id);
                     self.over(Fault::Kill, Some(&id))?;
                 }
-                Cure::Continue(id) => {
+                Repair::Continue(id) => {
                     self.over(Fault::Stop, Some(&id))?;
                     self.fleet.signal(&id, Signal::CONT)?;
                     self.recovered(&id);
                 }
-                Cure::Clear(id, fault) => {
+                Repair::Clear(id, fault) => {
                     self.fleet.set(&id, LinkFault::Clear)?;
                     self.recovered(&id);
                     self.over(fault, Some(&id))?;
                 }
-                Cure::Resume => {
+                Repair::Resume => {
                     if let Some(spanner) = self.spanner {
                         spanner.resume().await?;
                     }
-                    self.server_suffers = false;
+                    self.is_server_faulty = false;
                     self.over(Fault::Outage, None)?;
                 }
-                Cure::Reliable(handle) => {
+                Repair::Reliable(handle) => {
                     handle.remove();
-                    self.server_suffers = false;
+                    self.is_server_faulty = false;
                     self.over(Fault::Lossy, None)?;
                 }
-                Cure::Leave(id) => self.leave(id).await?,
+                Repair::Leave(id) => self.leave(id).await?,
             }
         }
         Ok(())
@@ -324,23 +324,23 @@ impl<'a> Nemesis<'a> {
 
     /// Sends a worker of the reserve away, once nothing else ails it.
     async fn leave(&mut self, id: String) -> Result<(), Failure> {
-        if self.suffering.contains(&id) {
-            self.cures.push((Instant::now() + Duration::from_secs(1), Cure::Leave(id)));
+        if self.faulty.contains(&id) {
+            self.repairs.push((Instant::now() + Duration::from_secs(1), Repair::Leave(id)));
             return Ok(());
         }
         self.say(Fault::Leave, Some(&id))?;
         self.fleet.leave(&[id]).await
     }
 
-    async fn cure_all(&mut self) -> Result<(), Failure> {
-        while let Some(last) = self.cures.iter().map(|(due, _)| *due).max() {
-            self.cure(last.min(Instant::now() + Duration::from_secs(60))).await?;
+    async fn repair_all(&mut self) -> Result<(), Failure> {
+        while let Some(last) = self.repairs.iter().map(|(due, _)| *due).max() {
+            self.repair(last.min(Instant::now() + Duration::from_secs(60))).await?;
         }
-        self.fleet.revive()
+        self.fleet.restart_agents()
     }
 
-    fn victim(&mut self) -> Option<String> {
-        let well = |id: &String| !self.suffering.contains(id);
+    fn choose(&mut self) -> Option<String> {
+        let well = |id: &String| !self.faulty.contains(id);
         let holder = self.fleet.holder().filter(well);
         let mut running = self.fleet.running();
         running.retain(well);
@@ -351,21 +351,21 @@ impl<'a> Nemesis<'a> {
 
     /// Returns the worker's agent in half of the cases, where it has one that is well.
     fn or_its_agent(&mut self, plan: Plan, id: String) -> String {
-        let agent = self.fleet.agent(&id).filter(|agent| !self.suffering.contains(agent));
+        let agent = self.fleet.agent(&id).filter(|agent| !self.faulty.contains(agent));
         agent.filter(|_| plan != Plan::Resign && self.random.random()).unwrap_or(id)
     }
 
-    fn suffer(&mut self, id: &str) {
-        self.suffering.push(id.to_string());
+    fn becomes_faulty(&mut self, id: &str) {
+        self.faulty.push(id.to_string());
     }
 
     fn recovered(&mut self, id: &str) {
-        self.suffering.retain(|other| other != id);
+        self.faulty.retain(|other| other != id);
     }
 
-    fn later(&mut self, least_ms: u64, most_ms: u64, cure: Cure) {
+    fn later(&mut self, least_ms: u64, most_ms: u64, repair: Repair) {
         let due = Instant::now() + self.between(least_ms, most_ms);
-        self.cures.push((due, cure));
+        self.repairs.push((due, repair));
     }
 
     fn between(&mut self, least_ms: u64, most_ms: u64) -> Duration {

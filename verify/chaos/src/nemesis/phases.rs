@@ -1,4 +1,4 @@
-//! The phases in which nothing else is amiss: a muster of ranks, manual edits of the rows, the recovery.
+//! The phases in which nothing else is amiss: an election by ranks, manual edits of the rows, the recovery.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::Nemesis;
 use crate::history::{Event, Failure, Fault};
 use crate::setup::Rank;
-use crate::tables::Hand;
+use crate::tables::Edit;
 
 impl Nemesis<'_> {
     /// Has the contender of the highest rank come anew, and then the leader crash. Waits each time
     /// for the one that leads by its rank then.
-    pub(super) async fn muster(&mut self) -> Result<(), Failure> {
+    pub(super) async fn reelect(&mut self) -> Result<(), Failure> {
         let Some(highest) = self.highest() else { return Ok(()) };
         self.say(Fault::Kill, Some(&highest))?;
         self.fleet.kill(&highest).await?;
@@ -62,19 +62,19 @@ impl Nemesis<'_> {
     /// alone: what is done to one row must not be felt under another.
     pub(super) async fn edit(&mut self, length: Duration) -> Result<(), Failure> {
         let end = Instant::now() + length;
-        let mut kinds: Vec<Hand> = Vec::new();
+        let mut kinds: Vec<Edit> = Vec::new();
         sleep(self.between(500, 1_500)).await;
         while Instant::now() < end {
-            let Some(hand) = kinds.pop() else {
-                kinds = Hand::ALL.to_vec();
+            let Some(edit) = kinds.pop() else {
+                kinds = Edit::ALL.to_vec();
                 kinds.shuffle(&mut self.random);
                 continue;
             };
-            let fault = if hand == Hand::Delete { Fault::Delete } else { Fault::Edit };
+            let fault = if edit == Edit::Delete { Fault::Delete } else { Fault::Edit };
             for _ in 0..self.target.count().div_ceil(20) {
                 let lock = self.random.random_range(0..self.target.count().div_ceil(2)) * 2;
                 self.journal.write_of(lock, Event::Fault { fault, on: None })?;
-                self.outside.lay(hand, &self.target.key(lock)).await?;
+                self.outside.edit(edit, &self.target.key(lock)).await?;
             }
             sleep(self.between(500, 3_500)).await;
         }
@@ -85,7 +85,7 @@ impl Nemesis<'_> {
     /// least.
     pub(super) async fn recovery(&mut self, length: Duration) -> Result<(), Failure> {
         let begin = Instant::now();
-        // The last term's decisions don't count: the last hand may not have been felt yet.
+        // The last term's decisions don't count: the last edit may not have been felt yet.
         sleep(self.target.lease()).await;
         let before = self.outside.increments().await?;
         loop {

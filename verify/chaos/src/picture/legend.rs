@@ -3,56 +3,65 @@
 use svg::Node;
 use svg::node::element::Group;
 
-use super::frame::LEFT;
 use super::marks;
+use super::strip::LEFT;
 
 const ROW: f64 = 26.0;
+
+/// A mark, drawn at a place.
+type Sample = fn(f64, f64) -> Box<dyn Node>;
 
 /// Where each sample stands, and what it means.
 pub type Row = &'static [(f64, Sample, &'static str)];
 
+const KILLED: (f64, Sample, &str) =
+    (0.0, |x, y| marks::cross(x + 15.0, y).into(), "killed (SIGKILL)");
+const STOPPED: (f64, Sample, &str) = (190.0, |x, y| span("stop", x, y), "stopped (SIGSTOP)");
+const RESIGN: Sample = |x, y| marks::resign(x + 15.0, y - 4.0).into();
+const ALIVE: Sample = |x, y| marks::line("alive", (x, y), (x + 30.0, y)).into();
+const REFUSED: (f64, Sample, &str) =
+    (640.0, |x, y| marks::refused(x + 15.0, y).into(), "a late write that Spanner refused");
+const LATE: (f64, Sample, &str) =
+    (930.0, |x, y| marks::late(x + 15.0, y + 5.0).into(), "a late write that the plain file took");
+
 const LINES: Row = &[
-    (0.0, Sample::Strip("cut"), "line cut"),
-    (190.0, Sample::Strip("silence"), "line silent"),
-    (430.0, Sample::Strip("slow"), "line slow"),
+    (0.0, |x, y| strip("cut", x, y), "line cut"),
+    (190.0, |x, y| strip("silence", x, y), "line silent"),
+    (430.0, |x, y| strip("slow", x, y), "line slow"),
 ];
 const SERVER: Row = &[
-    (0.0, Sample::Span("outage"), "server away"),
-    (190.0, Sample::Restart, "server restarted"),
-    (430.0, Sample::Span("lossy"), "replies lost, commits late"),
-    (640.0, Sample::Delete, "lock row deleted from outside"),
-    (930.0, Sample::Edit, "lock row edited from outside"),
+    (0.0, |x, y| span("outage", x, y), "server away"),
+    (190.0, |x, y| marks::restart(x + 15.0, y).into(), "server restarted"),
+    (430.0, |x, y| span("lossy", x, y), "replies lost, commits late"),
+    (640.0, |x, y| marks::diamond("delete", x + 15.0, y).into(), "lock row deleted from outside"),
+    (930.0, |x, y| marks::diamond("edit", x + 15.0, y).into(), "lock row edited from outside"),
 ];
 
 pub const ONE: [Row; 4] = [
     &[
-        (0.0, Sample::Terms, "a term, numbered and coloured by its fencing token"),
-        (430.0, Sample::Line, "the process is alive"),
-        (640.0, Sample::Refused, "a late write that Spanner refused"),
-        (930.0, Sample::Late, "a late write that the plain file took"),
+        (0.0, two_terms, "a term, numbered and coloured by its fencing token"),
+        (430.0, ALIVE, "the process is alive"),
+        REFUSED,
+        LATE,
     ],
-    &[
-        (0.0, Sample::Kill, "killed (SIGKILL)"),
-        (190.0, Sample::Span("stop"), "stopped (SIGSTOP)"),
-        (430.0, Sample::Resign, "asked to resign"),
-    ],
+    &[KILLED, STOPPED, (430.0, RESIGN, "asked to resign")],
     LINES,
     SERVER,
 ];
 
 pub const SIDES: [Row; 4] = [
     &[
-        (0.0, Sample::Terms, "a writer's term, coloured by its fencing token"),
-        (430.0, Sample::Span("reading"), "somebody reads"),
-        (640.0, Sample::Refused, "a late write that Spanner refused"),
-        (930.0, Sample::Late, "a late write that the plain file took"),
+        (0.0, two_terms, "a writer's term, coloured by its fencing token"),
+        (430.0, |x, y| span("reading", x, y), "somebody reads"),
+        REFUSED,
+        LATE,
     ],
     &[
-        (0.0, Sample::Kill, "killed (SIGKILL)"),
-        (190.0, Sample::Span("stop"), "stopped (SIGSTOP)"),
-        (430.0, Sample::Resign, "asked to end its turn"),
-        (640.0, Sample::Strip("waits"), "waits to read or to write"),
-        (930.0, Sample::Line, "the process is alive"),
+        KILLED,
+        STOPPED,
+        (430.0, RESIGN, "asked to end its turn"),
+        (640.0, |x, y| strip("waits", x, y), "waits to read or to write"),
+        (930.0, ALIVE, "the process is alive"),
     ],
     LINES,
     SERVER,
@@ -60,14 +69,14 @@ pub const SIDES: [Row; 4] = [
 
 pub const MANY: [Row; 4] = [
     &[
-        (0.0, Sample::Workers, "a process that is alive, and its terms, in its colour"),
-        (640.0, Sample::RefusedSmall, "a late write that Spanner refused"),
+        (0.0, two_workers, "a process that is alive, and its terms, in its colour"),
+        (
+            640.0,
+            |x, y| marks::refused_small(x + 15.0, y).into(),
+            "a late write that Spanner refused",
+        ),
     ],
-    &[
-        (0.0, Sample::Kill, "killed (SIGKILL)"),
-        (190.0, Sample::Span("stop"), "stopped (SIGSTOP)"),
-        (430.0, Sample::Resign, "asked to resign, or to take part anew"),
-    ],
+    &[KILLED, STOPPED, (430.0, RESIGN, "asked to resign, or to take part anew")],
     LINES,
     SERVER,
 ];
@@ -83,52 +92,31 @@ pub fn draw(rows: &[Row], top: f64) -> Group {
         let y = top + ROW * row as f64 + 8.0;
         for (x, sample, text) in *items {
             let x = LEFT + x;
-            group.append(sample.draw(x, y));
+            group.append(sample(x, y));
             group.append(marks::text("dim", (x + 38.0, y + 5.0), text));
         }
     }
     group
 }
 
-pub enum Sample {
-    Terms,
-    Workers,
-    RefusedSmall,
-    Line,
-    Kill,
-    Resign,
-    Late,
-    Refused,
-    Restart,
-    Delete,
-    Edit,
-    Span(&'static str),
-    Strip(&'static str),
+fn two_terms(x: f64, y: f64) -> Box<dyn Node> {
+    Group::new()
+        .add(marks::term(1, "a term", (x, y - 8.0), (14.0, 16.0)))
+        .add(marks::term(2, "the next one", (x + 16.0, y - 8.0), (14.0, 16.0)))
+        .into()
 }
 
-impl Sample {
-    fn draw(&self, x: f64, y: f64) -> Box<dyn Node> {
-        let middle = x + 15.0;
-        match self {
-            Sample::Terms => Group::new()
-                .add(marks::term(1, "a term", (x, y - 8.0), (14.0, 16.0)))
-                .add(marks::term(2, "the next one", (x + 16.0, y - 8.0), (14.0, 16.0)))
-                .into(),
-            Sample::Workers => Group::new()
-                .add(marks::line("life w0", (x, y), (x + 14.0, y)))
-                .add(marks::rect("w1", (x + 16.0, y - 5.0), (14.0, 10.0)))
-                .into(),
-            Sample::RefusedSmall => marks::refused_small(middle, y).into(),
-            Sample::Line => marks::line("alive", (x, y), (x + 30.0, y)).into(),
-            Sample::Kill => marks::cross(middle, y).into(),
-            Sample::Resign => marks::resign(middle, y - 4.0).into(),
-            Sample::Late => marks::late(middle, y + 5.0).into(),
-            Sample::Refused => marks::refused(middle, y).into(),
-            Sample::Restart => marks::restart(middle, y).into(),
-            Sample::Delete => marks::diamond("delete", middle, y).into(),
-            Sample::Edit => marks::diamond("edit", middle, y).into(),
-            Sample::Span(class) => marks::rect(class, (x, y - 8.0), (30.0, 16.0)).into(),
-            Sample::Strip(class) => marks::rect(class, (x, y - 2.5), (30.0, 5.0)).into(),
-        }
-    }
+fn two_workers(x: f64, y: f64) -> Box<dyn Node> {
+    Group::new()
+        .add(marks::line("life w0", (x, y), (x + 14.0, y)))
+        .add(marks::rect("w1", (x + 16.0, y - 5.0), (14.0, 10.0)))
+        .into()
+}
+
+fn span(class: &str, x: f64, y: f64) -> Box<dyn Node> {
+    marks::rect(class, (x, y - 8.0), (30.0, 16.0)).into()
+}
+
+fn strip(class: &str, x: f64, y: f64) -> Box<dyn Node> {
+    marks::rect(class, (x, y - 2.5), (30.0, 5.0)).into()
 }

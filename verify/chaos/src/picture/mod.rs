@@ -1,10 +1,8 @@
 //! A run as a picture: who held when, and what was done to whom.
 
-mod frame;
+mod lanes;
 mod legend;
-mod many;
 mod marks;
-mod one;
 mod run;
 mod strip;
 
@@ -14,49 +12,37 @@ use svg::node::element::Group;
 use crate::checks::Evidence;
 use crate::history::{Failure, Fault};
 use crate::setup::Target;
-use frame::{AXIS, LEFT, STRIP_SECONDS, TOP, WIDTH};
+use lanes::Lane;
 use run::Run;
-use strip::Strip;
+use strip::{AXIS, LEFT, STRIP_SECONDS, Strip, TOP, WIDTH};
 
 /// Draws a run as an SVG that suits light and dark pages.
 pub fn draw(evidence: &Evidence) -> Result<Document, Failure> {
     let run = Run::of(evidence)?;
-    let name = match evidence.target() {
-        Target::One => "Who held the lock",
-        Target::Agents => "Who held the lock, through agents",
-        Target::Ranks => "Who led, by rank: a worker with ! gives way to nobody",
-        Target::Sides { .. } => "Who read and who wrote",
-        Target::Locks(_) => "Who held which lock",
-        Target::Shards(_) | Target::Deploys { .. } => "Who worked which shard",
+    let (name, legend) = match evidence.target() {
+        Target::One => ("Who held the lock", legend::ONE),
+        Target::Agents => ("Who held the lock, through agents", legend::ONE),
+        Target::Ranks => ("Who led, by rank: a worker with ! gives way to nobody", legend::ONE),
+        Target::Sides { .. } => ("Who read and who wrote", legend::SIDES),
+        Target::Locks(_) => ("Who held which lock", legend::MANY),
+        Target::Shards(_) | Target::Deploys { .. } => ("Who worked which shard", legend::MANY),
     };
-    Ok(match evidence.target() {
-        Target::One | Target::Agents | Target::Ranks => {
-            page(&run, name, one::height(&run), &legend::ONE, one::draw)
-        }
-        Target::Sides { .. } => page(&run, name, one::height(&run), &legend::SIDES, one::draw),
-        Target::Locks(_) | Target::Shards(_) | Target::Deploys { .. } => {
-            page(&run, name, many::height(&run), &legend::MANY, many::draw)
-        }
-    })
+    Ok(page(&run, name, &legend, &lanes::all(&run)))
 }
 
-fn page(
-    run: &Run,
-    name: &str,
-    rows_height: f64,
-    legend: &[legend::Row],
-    draw: impl Fn(&Strip) -> Group,
-) -> Document {
+fn page(run: &Run, name: &str, legend: &[legend::Row], lanes: &[Lane]) -> Document {
     let strips = (run.seconds() / STRIP_SECONDS).ceil().max(1.0) as usize;
     let length = run.seconds() / strips as f64;
-    let strip_height = rows_height + AXIS;
+    let lanes_height: f64 = lanes.iter().map(|lane| lane.height).sum();
+    let strip_height = lanes_height + AXIS;
     let height = TOP + strips as f64 * strip_height + legend::height(legend);
     let mut page = marks::page(WIDTH, height, name).add(title(run, name));
     for number in 0..strips {
         let from = number as f64 * length;
         let top = TOP + number as f64 * strip_height;
         let to = from + length;
-        page = page.add(draw(&Strip { run, from, to, top, height: rows_height, number }));
+        let strip = Strip { run, from, to, top, height: lanes_height, number };
+        page = page.add(lanes::draw(&strip, lanes));
     }
     page.add(legend::draw(legend, TOP + strips as f64 * strip_height + 6.0))
 }

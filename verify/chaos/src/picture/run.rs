@@ -70,6 +70,16 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// True if there are too many locks or shards for a tall lane each.
+    pub fn is_of_many(&self) -> bool {
+        matches!(self.target, Target::Locks(_) | Target::Shards(_) | Target::Deploys { .. })
+    }
+
+    /// The number of a worker, by which it has its colour.
+    pub fn number(&self, who: &str) -> Option<usize> {
+        self.workers.iter().position(|other| *other == who)
+    }
+
     pub fn seconds(&self) -> f64 {
         self.second(self.end)
     }

@@ -3,10 +3,18 @@
 use svg::Node as _;
 use svg::node::element::{ClipPath, Group, Text};
 
-use super::frame::{LEFT, RIGHT, WIDTH};
 use super::marks;
 use super::run::Run;
 use crate::history::{Event, Fault, Phase, Record};
+
+pub const WIDTH: f64 = 1280.0;
+pub const LEFT: f64 = 74.0;
+pub const RIGHT: f64 = 24.0;
+pub const TOP: f64 = 70.0;
+/// Below the lanes, for the seconds.
+pub const AXIS: f64 = 34.0;
+/// A longer run is broken into strips, one below the other.
+pub const STRIP_SECONDS: f64 = 75.0;
 
 pub struct Strip<'a> {
     pub run: &'a Run<'a>,

@@ -14,7 +14,6 @@ use tokio::time::{interval, sleep, timeout};
 
 use super::claims::{Held, say_who_holds};
 use super::{Order, Worker};
-use crate::clerk::Clerk;
 use crate::history::{Event, Failure, must, now};
 
 /// The agent lets the lease run out after so long a silence.
@@ -29,7 +28,9 @@ impl Worker {
     pub(super) async fn lead(mut self, agent: SocketAddr) -> Result<(), Failure> {
         let leading = Leading::default();
         say_who_holds(leading.clone(), Arc::clone(&self.journal));
-        tokio::spawn(write_while_held(Arc::clone(&self.clerk), leading.clone()));
+        let (counters, held) = (Arc::clone(&self.counters), leading.clone());
+        let fence = move || held.term().map(|term| term.fence);
+        tokio::spawn(async move { counters.write_while_held(0, fence).await });
         loop {
             // However a stream ends, this worker believes its last deadline: that must do no harm.
             if let Ok(true) = self.follow(agent, &leading).await {
@@ -169,16 +170,6 @@ impl Held for Leading {
     fn remaining(&self, _lock: usize, token: FencingToken) -> Option<Duration> {
         let term = self.term().filter(|term| term.fence.token() == token)?;
         Some(Duration::from_nanos(term.until.saturating_sub(now())))
-    }
-}
-
-async fn write_while_held(clerk: Arc<Clerk>, leading: Leading) {
-    loop {
-        clerk.pause().await;
-        match leading.term() {
-            Some(term) => clerk.write(0, term.fence).await,
-            None => sleep(Duration::from_millis(5)).await,
-        }
     }
 }
 

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spindle::{CancellationToken, FencingToken, Spindle, TermChange};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::claims::{Held, say_who_holds};
-use super::{FAREWELL, Order, Worker};
-use crate::clerk::Clerk;
+use super::{LEAVE_LIMIT, Order, Worker};
 use crate::history::{Event, Failure, Journal};
 use crate::setup::Rank;
 
@@ -30,7 +29,9 @@ impl Worker {
         say_who_holds(Locks(locks.clone()), Arc::clone(&self.journal));
         for (number, lock) in locks.iter().enumerate() {
             tokio::spawn(report(number, lock.clone(), Arc::clone(&self.journal)));
-            tokio::spawn(write_while_held(Arc::clone(&self.clerk), number, lock.clone()));
+            let (counters, held) = (Arc::clone(&self.counters), lock.clone());
+            let fence = move || held.term().map(|term| term.fence());
+            tokio::spawn(async move { counters.write_while_held(number, fence).await });
         }
         while let Some(Order::Resign) = self.orders.recv().await {
             self.journal.write(Event::LetsGo)?;
@@ -40,7 +41,7 @@ impl Worker {
         }
         self.journal.write(Event::LetsGo)?;
         cancel.cancel();
-        let limit = Instant::now() + FAREWELL;
+        let limit = Instant::now() + LEAVE_LIMIT;
         for running in running {
             // A lock that is not released is left to its lease.
             let _ = timeout_at(limit, running).await;
@@ -63,16 +64,6 @@ impl Held for Locks {
     fn remaining(&self, lock: usize, token: FencingToken) -> Option<Duration> {
         let term = self.0[lock].term().filter(|term| term.token() == token);
         term.map(|term| term.remaining())
-    }
-}
-
-async fn write_while_held(clerk: Arc<Clerk>, number: usize, lock: Spindle) {
-    loop {
-        clerk.pause().await;
-        match lock.term() {
-            Some(term) => clerk.write(number, term.fence()).await,
-            None => sleep(Duration::from_millis(5)).await,
-        }
     }
 }
 

@@ -13,15 +13,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle::LockTable;
+use spindle::{CancellationToken, LockTable};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
-use crate::clerk::Clerk;
+use crate::counters::Counters;
 use crate::history::{Event, Failure, Journal};
 use crate::setup::{DATABASE, Target};
 
 /// Each task has been stopped and each lock released, or given up for lost, by then.
-const FAREWELL: Duration = Duration::from_secs(10);
+const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Works until its input says `leave` or ends.
 pub async fn work(
@@ -41,7 +42,7 @@ pub async fn work(
         id: id.to_string(),
         target,
         table: LockTable::connect_to(endpoint, DATABASE, "locktable"),
-        clerk: Arc::new(Clerk::new(endpoint, id, target, &out, Arc::clone(&journal))?),
+        counters: Arc::new(Counters::new(endpoint, id, target, &out, Arc::clone(&journal))?),
         journal: Arc::clone(&journal),
         orders: orders(),
     };
@@ -60,9 +61,39 @@ struct Worker {
     id: String,
     target: Target,
     table: LockTable,
-    clerk: Arc<Clerk>,
+    counters: Arc<Counters>,
     journal: Arc<Journal>,
     orders: mpsc::Receiver<Order>,
+}
+
+impl Worker {
+    /// Does this again and again until it is told to leave; an order to resign ends it once, early.
+    async fn again_and_again<D>(
+        &mut self,
+        run: impl Fn(CancellationToken) -> D,
+    ) -> Result<(), Failure>
+    where
+        D: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        let mut goes_on = true;
+        while goes_on {
+            let stop = CancellationToken::new();
+            let mut running = tokio::spawn(run(stop.clone()));
+            tokio::select! {
+                ended = &mut running => {
+                    ended??;
+                    continue;
+                }
+                order = self.orders.recv() => goes_on = matches!(order, Some(Order::Resign)),
+            }
+            stop.cancel();
+            // The lease ends whatever is not released by then.
+            if let Ok(ended) = timeout(LEAVE_LIMIT, running).await {
+                ended??;
+            }
+        }
+        Ok(())
+    }
 }
 
 enum Order {

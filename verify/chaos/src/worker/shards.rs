@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use super::claims::say_who_holds;
 use super::holders::Holders;
-use super::{FAREWELL, Order, Worker};
-use crate::clerk::Clerk;
+use super::{LEAVE_LIMIT, Worker};
+use crate::counters::Counters;
 use crate::history::Failure;
 use crate::setup::{GROUP, SHARDS};
 
@@ -27,22 +27,10 @@ impl Worker {
             Some(limit) => shards.restart_within(limit),
             None => shards,
         };
-        let mut goes_on = true;
-        while goes_on {
-            let stop = CancellationToken::new();
-            let workload = Workload { clerk: Arc::clone(&self.clerk), holders: holders.clone() };
-            let mut sharing = tokio::spawn(share(shards.clone(), stop.clone(), workload));
-            tokio::select! {
-                // It ends before it is told to only if it can't go on.
-                ended = &mut sharing => return ended?,
-                order = self.orders.recv() => goes_on = matches!(order, Some(Order::Resign)),
-            }
-            stop.cancel();
-            // A shard that is not released by then is left to its lease.
-            let _ = timeout(FAREWELL, sharing).await;
-        }
+        let workload = Workload { counters: Arc::clone(&self.counters), holders };
+        self.again_and_again(|stop| share(shards.clone(), stop, workload.clone())).await?;
         cancel.cancel();
-        let _ = timeout(FAREWELL, running).await;
+        let _ = timeout(LEAVE_LIMIT, running).await;
         Ok(())
     }
 }
@@ -54,7 +42,7 @@ async fn share(shards: Shards, stop: CancellationToken, workload: Workload) -> R
 /// The task of each shard.
 #[derive(Clone)]
 struct Workload {
-    clerk: Arc<Clerk>,
+    counters: Arc<Counters>,
     holders: Holders,
 }
 
@@ -65,10 +53,10 @@ impl Workload {
             tokio::select! {
                 biased;
                 () = shard.cancelled() => return,
-                () = self.clerk.pause() => {}
+                () = self.counters.pause() => {}
             }
             // It takes its time even if it is told to stop meanwhile.
-            self.clerk.write(shard.number(), shard.fence()).await;
+            self.counters.write(shard.number(), shard.fence()).await;
         }
     }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use spindle::fleet::{ReadGuard, RwLock, WriteGuard};
 use spindle::{CancellationToken, Term};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
+use super::Worker;
 use super::claims::say_who_holds;
 use super::holders::Holders;
-use super::{FAREWELL, Order, Worker};
-use crate::clerk::{Clerk, random_between};
+use crate::counters::{Counters, random_between};
 use crate::history::{Event, Failure, Journal};
 use crate::setup::{GROUP, WRITERS};
 
@@ -30,26 +30,9 @@ impl Worker {
         let side = self.target.side(&self.id).ok_or("the worker is on no side")?;
         let holders = Holders::new(self.target.count(), &self.journal);
         say_who_holds(holders.clone(), Arc::clone(&self.journal));
-        let (clerk, journal) = (Arc::clone(&self.clerk), Arc::clone(&self.journal));
-        let player = Arc::new(Player { lock, side, holders, clerk, journal });
-        let mut goes_on = true;
-        while goes_on {
-            let stop = CancellationToken::new();
-            let mut taking = tokio::spawn(Arc::clone(&player).take_turn(stop.clone()));
-            tokio::select! {
-                ended = &mut taking => {
-                    ended??;
-                    continue;
-                }
-                order = self.orders.recv() => goes_on = matches!(order, Some(Order::Resign)),
-            }
-            stop.cancel();
-            // The lease ends whatever is not released by then.
-            if let Ok(ended) = timeout(FAREWELL, taking).await {
-                ended??;
-            }
-        }
-        Ok(())
+        let (counters, journal) = (Arc::clone(&self.counters), Arc::clone(&self.journal));
+        let player = Arc::new(Player { lock, side, holders, counters, journal });
+        self.again_and_again(|stop| Arc::clone(&player).take_turn(stop)).await
     }
 }
 
@@ -57,7 +40,7 @@ struct Player {
     lock: RwLock,
     side: usize,
     holders: Holders,
-    clerk: Arc<Clerk>,
+    counters: Arc<Counters>,
     journal: Arc<Journal>,
 }
 
@@ -118,10 +101,10 @@ impl Player {
                 () = stop.cancelled() => return,
                 () = term.cancelled() => return,
                 () = &mut enough => return,
-                () = self.clerk.pause() => {}
+                () = self.counters.pause() => {}
             }
             // It takes its time even if the term is over meanwhile.
-            self.clerk.write(self.side, term.fence()).await;
+            self.counters.write(self.side, term.fence()).await;
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::tables::counter;
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// Writes for all locks of a worker.
-pub struct Clerk {
+pub struct Counters {
     id: String,
     pace: Duration,
     /// Of the counters that it increments.
@@ -49,24 +49,35 @@ struct Increment {
     fence: Fence,
 }
 
-impl Clerk {
+impl Counters {
     pub fn new(
         endpoint: &str,
         id: &str,
         target: Target,
         out: &Path,
         journal: Arc<Journal>,
-    ) -> Result<Clerk, Failure> {
+    ) -> Result<Counters, Failure> {
         let unfenced = append(&out.join(UNFENCED))?;
         let line = Line { endpoint: endpoint.to_string(), client: Mutex::default() };
         let (pace, colours) = (target.pace(), target.colours(id));
         let (id, increments) = (id.to_string(), AtomicU64::default());
-        Ok(Clerk { id, pace, colours, journal, unfenced, line, increments })
+        Ok(Counters { id, pace, colours, journal, unfenced, line, increments })
     }
 
     /// Waits until the next write under a lock is due.
     pub async fn pause(&self) {
         linger(self.pace / 2, self.pace * 3 / 2).await;
+    }
+
+    /// Increments counters of this lock for as long as there is a fence.
+    pub async fn write_while_held(&self, lock: usize, fence: impl Fn() -> Option<Fence>) {
+        loop {
+            self.pause().await;
+            match fence() {
+                Some(fence) => self.write(lock, fence).await,
+                None => sleep(Duration::from_millis(5)).await,
+            }
+        }
     }
 
     /// Increments a counter of this lock, under a fence that was had a while ago.
@@ -103,7 +114,7 @@ impl Clerk {
     }
 }
 
-/// The clerk's own way to Spanner.
+/// The counters's own way to Spanner.
 struct Line {
     endpoint: String,
     /// The present client, and how many there were before.
