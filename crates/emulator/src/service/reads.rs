@@ -113,14 +113,17 @@ fn column_types<'a>(table: &'a Table, columns: &[String]) -> Result<Vec<(&'a str
     columns.iter().map(column).collect()
 }
 
+/// Refuses the tokens of parts and of streams, none of which is ever given out.
+pub(super) fn check_tokens(what: &str, partition: &[u8], resume: &[u8]) -> Result<()> {
+    match (partition, resume) {
+        ([], []) => Ok(()),
+        ([], _) => Err(Error::invalid_argument("Invalid resume token.")),
+        _ => Err(Error::unimplemented(format!("{what} by partition_token"))),
+    }
+}
+
 fn check_supported(request: &proto::ReadRequest) -> Result<()> {
-    if !request.partition_token.is_empty() {
-        return Err(Error::unimplemented("read by partition_token"));
-    }
-    if !request.resume_token.is_empty() {
-        // None is ever given out.
-        return Err(Error::invalid_argument("Invalid resume token."));
-    }
+    check_tokens("read", &request.partition_token, &request.resume_token)?;
     if request.columns.is_empty() {
         return Err(Error::invalid_argument("Read must specify at least one column."));
     }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::Core;
 use super::convert::{row_type, type_of};
-use super::reads::check_directed;
+use super::reads::{check_directed, check_tokens};
 use super::replays::{Done, begun};
 use super::results::Results;
 use super::transactions::{Selected, is_strong};
@@ -266,13 +266,7 @@ fn query_stats(rows: usize, elapsed: Duration) -> Struct {
 }
 
 fn check_supported(request: &proto::ExecuteSqlRequest) -> Result<()> {
-    if !request.partition_token.is_empty() {
-        return Err(Error::unimplemented("query by partition_token"));
-    }
-    if !request.resume_token.is_empty() {
-        // None is ever given out.
-        return Err(Error::invalid_argument("Invalid resume token."));
-    }
+    check_tokens("query", &request.partition_token, &request.resume_token)?;
     match QueryMode::try_from(request.query_mode) {
         Ok(QueryMode::Normal | QueryMode::Profile) => Ok(()),
         Ok(mode) => Err(Error::unimplemented(format!("query mode {}", mode.as_str_name()))),

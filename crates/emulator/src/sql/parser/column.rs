@@ -58,12 +58,11 @@ impl Parser {
 
     /// Reads an expression in parentheses, with its text.
     pub(super) fn written(&mut self) -> Result<Written> {
-        self.expect_symbol("(")?;
-        let first = self.next;
-        let expr = self.expr()?;
-        let text = self.text_from(first).to_owned();
-        self.expect_symbol(")")?;
-        Ok(Written::new(text, expr))
+        self.in_parentheses(|parser| {
+            let first = parser.next;
+            let expr = parser.expr()?;
+            Ok(Written::new(parser.text_from(first).to_owned(), expr))
+        })
     }
 
     /// Reads a type with its length, if it has one other than `MAX`.
@@ -72,8 +71,10 @@ impl Parser {
             Type::String | Type::Bytes => parser.length(),
             _ => Ok(None),
         })?;
-        self.refuse_vector()?;
-        Ok(found)
+        match self.sees_symbol("(") {
+            true => Err(self.unsupported("the length of a vector")),
+            false => Ok(found),
+        }
     }
 
     /// Reads a type where none has a length.
@@ -116,25 +117,17 @@ impl Parser {
         Ok((found, length))
     }
 
-    /// UNIMPLEMENTED, if the type just read has a length as a vector.
-    fn refuse_vector(&self) -> Result<()> {
-        match self.sees_symbol("(") {
-            true => Err(self.unsupported("the length of a vector")),
-            false => Ok(()),
-        }
-    }
-
     /// Reads the length of a type, if it is one other than `MAX`.
     pub(super) fn length(&mut self) -> Result<Option<u64>> {
-        self.expect_symbol("(")?;
-        let length = match self.peek() {
-            Kind::Integer(length) => Some(*length),
-            Kind::Word(word) if word.eq_ignore_ascii_case("MAX") => None,
-            _ => return Err(self.expected("a length")),
-        };
-        self.advance();
-        self.expect_symbol(")")?;
-        Ok(length)
+        self.in_parentheses(|parser| {
+            let length = match parser.peek() {
+                Kind::Integer(length) => Some(*length),
+                Kind::Word(word) if word.eq_ignore_ascii_case("MAX") => None,
+                _ => return Err(parser.expected("a length")),
+            };
+            parser.advance();
+            Ok(length)
+        })
     }
 
     /// Reads `OPTIONS (…)`; says whether the commit timestamp may be written to the column.

@@ -20,9 +20,7 @@ impl Parser {
         if !self.sees_symbol("(") {
             return Err(self.expected("\"(\" and the columns"));
         }
-        self.expect_symbol("(")?;
-        let columns = self.list(Parser::column_name)?;
-        self.expect_symbol(")")?;
+        let columns = self.in_parentheses(|parser| parser.list(Parser::column_name))?;
         if table.alias.is_some() {
             return Err(SqlError::unsupported(table.at, "an alias of the table in INSERT"));
         }
@@ -75,9 +73,7 @@ impl Parser {
 
     fn row(&mut self) -> Result<Row> {
         let at = self.at();
-        self.expect_symbol("(")?;
-        let values = self.list(Parser::new_value)?;
-        self.expect_symbol(")")?;
+        let values = self.in_parentheses(|parser| parser.list(Parser::new_value))?;
         Ok(Row { values, at })
     }
 

@@ -126,18 +126,14 @@ impl Parser {
         }
         self.expect_keyword("IN")?;
         if self.keyword("UNNEST") {
-            self.expect_symbol("(")?;
-            let array = Box::new(self.expr()?);
-            self.expect_symbol(")")?;
+            let array = Box::new(self.in_parentheses(Parser::expr)?);
             return self.node(at, ExprKind::InArray { operand, array, negated });
         }
         if self.starts_subquery() {
             let query = Box::new(self.subquery()?);
             return self.node(at, ExprKind::InQuery { operand, query, negated });
         }
-        self.expect_symbol("(")?;
-        let list = self.list(Parser::expr)?;
-        self.expect_symbol(")")?;
+        let list = self.in_parentheses(|parser| parser.list(Parser::expr))?;
         self.node(at, ExprKind::In { operand, list, negated })
     }
 

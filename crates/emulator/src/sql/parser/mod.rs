@@ -227,6 +227,23 @@ impl Parser {
         }
     }
 
+    /// Reads what stands in parentheses.
+    fn in_parentheses<T>(&mut self, inner: impl FnOnce(&mut Parser) -> Result<T>) -> Result<T> {
+        self.expect_symbol("(")?;
+        let inner = inner(self)?;
+        self.expect_symbol(")")?;
+        Ok(inner)
+    }
+
+    /// Reads `ASC` or `DESC`, if one is there; whether it is `DESC`.
+    fn is_descending(&mut self) -> bool {
+        let descending = self.keyword("DESC");
+        if !descending {
+            self.keyword("ASC");
+        }
+        descending
+    }
+
     /// Reads `item`, then more of them after commas.
     fn list<T>(&mut self, mut item: impl FnMut(&mut Parser) -> Result<T>) -> Result<Vec<T>> {
         let mut items = vec![item(self)?];

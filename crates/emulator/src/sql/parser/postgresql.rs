@@ -175,7 +175,9 @@ impl Parser {
             }
             false => self.postgresql_type()?,
         };
-        self.refuse_array()?;
+        if self.sees_symbol("[") {
+            return Err(self.unsupported("the type of an array"));
+        }
         let mut column =
             Column { max_length, allow_commit_timestamp, ..Column::new(name, column_type) };
         let mut is_key = false;
@@ -214,13 +216,6 @@ impl Parser {
         };
         let has_length = name.contains("var") && self.sees_symbol("(");
         Ok((*found, if has_length { self.length()? } else { None }))
-    }
-
-    fn refuse_array(&self) -> Result<()> {
-        match self.sees_symbol("[") {
-            true => Err(self.unsupported("the type of an array")),
-            false => Ok(()),
-        }
     }
 }
 

@@ -50,13 +50,13 @@ impl Parser {
             let query = Box::new(self.subquery()?);
             return self.node(at, ExprKind::Subquery { kind: SubqueryKind::Value, query });
         }
-        self.expect_symbol("(")?;
-        let inner = self.expr()?;
-        if self.sees_symbol(",") {
-            return Err(self.unsupported("a struct"));
-        }
-        self.expect_symbol(")")?;
-        Ok(inner)
+        self.in_parentheses(|parser| {
+            let inner = parser.expr()?;
+            match parser.sees_symbol(",") {
+                true => Err(parser.unsupported("a struct")),
+                false => Ok(inner),
+            }
+        })
     }
 
     /// Reads what starts with a word.
@@ -124,12 +124,13 @@ impl Parser {
 
     /// Reads a cast from behind its first word on.
     fn cast(&mut self, at: Pos, safe: bool) -> Result<Expr> {
-        self.expect_symbol("(")?;
-        let operand = Box::new(self.expr()?);
-        self.expect_keyword("AS")?;
-        let target = self.plain_type()?;
-        self.refuse(&["FORMAT", "AT"])?;
-        self.expect_symbol(")")?;
+        let (operand, target) = self.in_parentheses(|parser| {
+            let operand = Box::new(parser.expr()?);
+            parser.expect_keyword("AS")?;
+            let target = parser.plain_type()?;
+            parser.refuse(&["FORMAT", "AT"])?;
+            Ok((operand, target))
+        })?;
         self.node(at, ExprKind::Cast { operand, target, safe })
     }
 

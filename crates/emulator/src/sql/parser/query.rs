@@ -118,10 +118,7 @@ impl Parser {
     pub(super) fn order(&mut self) -> Result<Order> {
         let expr = self.expr()?;
         self.refuse(&["COLLATE"])?;
-        let descending = self.keyword("DESC");
-        if !descending {
-            self.keyword("ASC");
-        }
+        let descending = self.is_descending();
         self.refuse(&["NULLS FIRST", "NULLS LAST"])?;
         Ok(Order { expr, descending })
     }

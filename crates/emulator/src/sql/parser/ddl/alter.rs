@@ -55,25 +55,25 @@ impl Parser {
     /// Reads from the name of the column on.
     fn alter_column(&mut self, table: String) -> Result<SchemaChange> {
         let at = self.at();
-        if self.sees_behind_name("SET OPTIONS") {
+        if self.sees_ahead(1, "SET OPTIONS") {
             let column = self.identifier()?;
             self.advance();
             let allow = self.column_options()?;
             return Ok(SchemaChange::SetAllowCommitTimestamp { table, column, allow });
         }
-        if self.sees_behind_name("SET DEFAULT") {
+        if self.sees_ahead(1, "SET DEFAULT") {
             let column = self.identifier()?;
             self.advance();
             let default = Some(self.default_value()?);
             return Ok(SchemaChange::SetDefault { table, column, default });
         }
-        if self.sees_behind_name("DROP DEFAULT") {
+        if self.sees_ahead(1, "DROP DEFAULT") {
             let column = self.identifier()?;
             self.expect_keyword("DROP DEFAULT")?;
             return Ok(SchemaChange::SetDefault { table, column, default: None });
         }
         for construct in ["SET", "DROP", "ALTER", "RESTART"] {
-            if self.sees_behind_name(construct) {
+            if self.sees_ahead(1, construct) {
                 let construct = format!("ALTER COLUMN … {construct}");
                 return Err(SqlError::unsupported(at, construct));
             }

@@ -194,23 +194,6 @@ impl Parser {
         }
         Ok(items)
     }
-
-    /// Reads `ASC` or `DESC`, if one is there; whether it is `DESC`.
-    pub(super) fn is_descending(&mut self) -> bool {
-        let descending = self.keyword("DESC");
-        if !descending {
-            self.keyword("ASC");
-        }
-        descending
-    }
-
-    /// Returns true if these keywords come behind the name that comes next.
-    pub(super) fn sees_behind_name(&self, keywords: &str) -> bool {
-        keywords.split(' ').enumerate().all(|(places, keyword)| {
-            matches!(&self.ahead(places + 1).kind, Kind::Word(word)
-                if word.eq_ignore_ascii_case(keyword))
-        })
-    }
 }
 
 #[cfg(test)]
