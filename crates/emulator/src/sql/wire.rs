@@ -1,7 +1,7 @@
 //! Values as requests carry them.
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, Engine as _, GeneralPurpose, GeneralPurposeConfig};
 use prost_types::Value as WireValue;
 use prost_types::value::Kind;
 
@@ -52,8 +52,22 @@ fn from_text(text: &str, target: Type) -> Option<Value> {
             "-Infinity" => Some(Value::Float64(f64::NEG_INFINITY)),
             _ => None,
         },
-        Type::Bytes => BASE64_STANDARD.decode(text).ok().map(Value::Bytes),
+        Type::Bytes => bytes(text).map(Value::Bytes),
         Type::Date => Date::parse(text).map(Value::Date),
         Type::Timestamp => Timestamp::parse_rfc3339(text).map(Value::Timestamp),
     }
+}
+
+/// Reads Base64 as Google's servers do: without its padding, with spaces in between, and whatever the
+/// bits say that are left over.
+fn bytes(text: &str) -> Option<Vec<u8>> {
+    let text: String = text.chars().filter(|next| !next.is_ascii_whitespace()).collect();
+    let padding = match text.ends_with('=') {
+        true => DecodePaddingMode::RequireCanonical,
+        false => DecodePaddingMode::RequireNone,
+    };
+    let config = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(padding)
+        .with_decode_allow_trailing_bits(true);
+    GeneralPurpose::new(&alphabet::STANDARD, config).decode(text).ok()
 }
