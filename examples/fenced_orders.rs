@@ -18,7 +18,7 @@ use spindle::google_cloud_spanner::statement::Statement;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::google_cloud_spanner::value::Timestamp;
 use spindle::{Error, Fence, Guard, LockTable, Term};
-use spindle_emulator::{Effect, Emulator, Fault, Rpc};
+use spindle_emulator::Emulator;
 use tokio::time::Instant;
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
@@ -38,7 +38,8 @@ async fn main() -> Result<(), Failure> {
     let client = Spanner::builder().with_endpoint(spanner.endpoint()).build().await?;
     let client = client.database_client(DATABASE).build().await?;
 
-    let term = acquire(&spanner, "a").await?;
+    let machine = spanner.open_port().await?;
+    let term = acquire(machine.endpoint(), "a").await?;
     println!("a holds the lock under {}", term.token());
     // A fence travels to whoever works for the same term.
     let letter = serde_json::to_string(&term.fence())?;
@@ -49,10 +50,10 @@ async fn main() -> Result<(), Failure> {
     }
     println!("the clerk writes in 4 ways, and all arrive");
 
-    cut_off(&spanner)?;
+    machine.cut_off().await;
     println!("a is cut off: Spanner hears of it no more");
     let cut = Instant::now();
-    let next = acquire(&spanner, "b").await?;
+    let next = acquire(spanner.endpoint(), "b").await?;
     println!("b holds it under {}, {:.1} s later", next.token(), cut.elapsed().as_secs_f64());
 
     let here = term.fence().write(&client, [order("late-here")]).await;
@@ -176,22 +177,10 @@ async fn judge(client: &DatabaseClient, first: i128, second: i128) -> Result<(),
     Ok(())
 }
 
-async fn acquire(spanner: &Emulator, id: &str) -> Result<Guard, Failure> {
-    let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
+async fn acquire(endpoint: String, id: &str) -> Result<Guard, Failure> {
+    let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
     let lock = table.lock("orders").id(id).lease(LEASE).build()?;
     Ok(lock.acquire_within(TIME_LIMIT).await?)
-}
-
-/// From here on Spanner doesn't hear the heartbeats of the only instance there is.
-fn cut_off(spanner: &Emulator) -> Result<(), Failure> {
-    let requests = spanner.requests();
-    let beats = |session: &String| requests.of_session(session, Rpc::Commit);
-    // The clerk's session has written as well; the holder's is the first one that there was.
-    for session in requests.sessions().iter().filter(|session| beats(session) > 0) {
-        let heartbeats = Fault::on(Rpc::Commit).session(session).table("locktable");
-        spanner.inject(heartbeats.effect(Effect::Stall));
-    }
-    Ok(())
 }
 
 fn nanoseconds_of(term: &Term) -> i128 {
