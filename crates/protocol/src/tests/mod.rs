@@ -64,10 +64,6 @@ fn holder() -> Instance {
     instance
 }
 
-fn superseded(by: Option<Seen>) -> Option<Announcement> {
-    Some(Announcement::Ended { token: spanner(2), reason: EndReason::Superseded(by) })
-}
-
 #[test]
 fn validity_counts_from_before_the_request_left() {
     let mut instance = holder();
@@ -91,30 +87,6 @@ fn a_commit_acknowledged_too_late_begins_no_term() {
     let again = instance.decide(wake.at, observed(Some(own.clone()), 850));
     let takeover = Act::Takeover { seen: own, writer: writer(2), over_leftover: false };
     assert_eq!(again.act, Some(takeover));
-}
-
-#[test]
-fn a_live_holder_is_left_alone_until_its_lease_has_run_out_by_spanners_clock() {
-    let mut instance = contender();
-    let live = instance.decide(at(0), observed(Some(rivals_row(0)), 900));
-    assert_eq!(live.act, None);
-    let wake = live.wake.expect("it polls again");
-    assert_eq!(wake.at, at(100), "when the lease runs out, which is before the next poll");
-    instance.decide(wake.at, Event::Wake);
-    let expired = instance.decide(wake.at, observed(Some(rivals_row(0)), 1_000));
-    assert!(matches!(expired.act, Some(Act::Takeover { over_leftover: false, .. })));
-}
-
-#[test]
-fn a_release_is_noticed_within_one_poll_interval() {
-    let mut instance = contender();
-    let poll = Timing::from_lease(LEASE).poll_interval;
-    let wake = instance.decide(at(0), observed(Some(rivals_row(0)), 0)).wake.expect("it polls");
-    assert_eq!(wake.at + wake.spread, Moment(poll));
-    instance.decide(wake.at, Event::Wake);
-    let released = Row { heartbeat: Timestamp::EPOCH, ..rivals_row(0) };
-    let seen = instance.decide(wake.at, observed(Some(released), 200));
-    assert!(matches!(seen.act, Some(Act::Takeover { .. })));
 }
 
 #[test]
@@ -177,20 +149,6 @@ fn a_heartbeat_goes_early_with_others_and_not_unasked() {
 }
 
 #[test]
-fn a_failed_heartbeat_is_repeated_and_the_term_goes_on() {
-    for failure in [UNKNOWN, NOT_APPLIED] {
-        let mut instance = holder();
-        instance.decide(at(500), Event::Wake);
-        let failed = instance.decide(at(550), failure);
-        assert_eq!(failed.announce, None);
-        let wake = failed.wake.expect("it tries again");
-        assert!(wake.at + wake.spread <= at(600));
-        assert!(matches!(instance.decide(wake.at, Event::Wake).act, Some(Act::Heartbeat { .. })));
-        assert!(instance.decide(at(650), applied(640)).announce.is_some());
-    }
-}
-
-#[test]
 fn a_term_outlives_a_heartbeat_of_which_nothing_is_heard() {
     for lease in [100, 250, 1_000, 2_000, 10_000, 60_000, 86_400_000].map(Duration::from_millis) {
         for share in [2, 3, 4, 6] {
@@ -244,17 +202,6 @@ fn an_expired_term_is_not_revived_by_a_heartbeat_that_was_acknowledged_late() {
     let reason = EndReason::Expired;
     assert_eq!(woke.announce, Some(Announcement::Ended { token: spanner(2), reason }));
     assert_eq!(instance.term(), None);
-}
-
-#[test]
-fn a_superseded_term_ends_at_once_and_shows_by_whom() {
-    let rival = rivals_row(300);
-    for by in [None, Some(Seen { token: rival.token, writer: rival.writer })] {
-        let mut instance = holder();
-        instance.decide(at(500), Event::Wake);
-        let rejected = Event::Answer(Answer::Rejected(Rejection::Changed(by.clone())));
-        assert_eq!(instance.decide(at(506), rejected).announce, superseded(by));
-    }
 }
 
 #[test]
@@ -464,19 +411,6 @@ fn idle() -> Instance {
 
 fn released_by_owner() -> Option<Announcement> {
     Some(Announcement::Ended { token: spanner(2), reason: EndReason::Released })
-}
-
-#[test]
-fn who_does_not_want_the_lock_never_polls() {
-    let mut instance = idle();
-    for second in 1..100 {
-        assert_eq!(instance.decide(at(second * 1_000), Event::Wake), Decision::default());
-    }
-    assert_eq!(instance.decide(at(100_000), Event::Contend(true)).act, Some(Act::Observe));
-    let live = instance.decide(at(100_000), observed(Some(rivals_row(0)), 10));
-    assert!(live.wake.is_some(), "it contends like any other");
-    assert_eq!(instance.decide(at(100_050), Event::Contend(false)), Decision::default());
-    assert_eq!(instance.decide(at(200_000), Event::Wake), Decision::default());
 }
 
 #[test]
