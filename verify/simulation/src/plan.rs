@@ -153,19 +153,15 @@ impl Plan {
             LockPlan { name: format!("many-{index:04}"), members: (0..3).map(member).collect() }
         };
         Plan {
-            seed,
             locks: (0..locks).map(lock).collect(),
             storm: lease * random.random_range(15..25),
-            uncertainty: Duration::from_millis(random.random_range(0..8)),
             fault_every: lease.mul_f64(random.random_range(0.2..0.6)),
-            loss: random.random_range(0.02..0.6),
             delay_max: lease.mul_f64(random.random_range(0.001..0.02)),
-            has_manual_edits: random.random_bool(0.2),
             through_client: false,
             old_table: None,
             together: true,
-            mixed: SmallRng::seed_from_u64(!seed ^ 1).random_bool(0.5),
             callers: Vec::new(),
+            ..Plan::from_seed(seed)
         }
     }
 

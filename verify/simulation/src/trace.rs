@@ -9,19 +9,16 @@ use std::time::Duration;
 pub(crate) struct Trace {
     hasher: DefaultHasher,
     prints: bool,
-    pub(crate) events: u64,
 }
 
 impl Trace {
     pub(crate) fn new(prints: bool) -> Trace {
-        Trace { hasher: DefaultHasher::new(), prints, events: 0 }
+        Trace { hasher: DefaultHasher::new(), prints }
     }
 
     /// Notes that `what` happened to `who`.
     pub(crate) fn note<T: Hash + Debug>(&mut self, at: Duration, who: usize, what: &T) {
-        (at, who).hash(&mut self.hasher);
-        what.hash(&mut self.hasher);
-        self.events += 1;
+        self.count(at, who, what);
         if self.prints {
             println!("{:>12.3}s #{who:<2} {what:?}", at.as_secs_f64());
         }
@@ -31,7 +28,6 @@ impl Trace {
     pub(crate) fn count(&mut self, at: Duration, who: usize, what: &impl Hash) {
         (at, who).hash(&mut self.hasher);
         what.hash(&mut self.hasher);
-        self.events += 1;
     }
 
     /// Notes what a text says.
