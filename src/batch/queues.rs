@@ -34,7 +34,7 @@ pub(crate) struct Queues {
     in_flight: usize,
     alone_in_flight: usize,
     last_departed: Instant,
-    /// The kind that went last while transactions are apart.
+    /// The kind that went last besides heartbeats, while transactions are apart.
     last: usize,
     /// Until when nobody polls and no term begins, because heartbeats were late.
     late_until: Instant,
@@ -102,7 +102,9 @@ impl Queues {
                 self.in_flight += 1;
                 self.alone_in_flight += usize::from(batch.is_alone);
                 self.last_departed = now;
-                self.last = class as usize;
+                if class != Class::Heartbeats {
+                    self.last = class as usize;
+                }
                 return Some(batch);
             }
             is_urgent_waiting |= !waiting.is_empty() && !waiting.is_gathering(class, now);
@@ -493,6 +495,25 @@ mod tests {
             waiters.next_batch().is_some() && waiters.next_batch().is_some(),
             "and not for ever"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn heartbeats_in_between_cost_no_other_kind_its_turn() {
+        let mut waiters = Waiters::none();
+        waiters.queues.apart.begin(Instant::now());
+        waiters.add("r", release(), false, 0);
+        for round in 0..3 {
+            waiters.add(&format!("p{round}"), look(), false, 0);
+            waiters.add(&format!("h{round}"), heartbeat(), false, 0);
+            waiters.gather().await;
+            let sent = [(); 2].map(|()| {
+                let (class, _) = waiters.next_batch().unwrap();
+                waiters.arrived(unpaid(class), true);
+                class
+            });
+            let other = if round == 1 { Class::Releases } else { Class::Polls };
+            assert_eq!(sent, [Class::Heartbeats, other], "round {round}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -28,7 +28,7 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 /// The result of a try to begin the second term.
 enum Tried {
     Began(TermId),
-    /// Readers are at work; the earliest of them expires after so long.
+    /// Readers are at work; the last of them expires after so long, if no more is heard of them.
     Read(Duration),
     /// Rows of readers that are gone were deleted, and there are more.
     Cleared,

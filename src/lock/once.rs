@@ -344,7 +344,8 @@ impl LastRun {
         if row.is_released() {
             return full.info.as_deref().and_then(LastRun::parse);
         }
-        let lease = row.lease?;
+        // A run sends no heartbeats: whoever has sent one holds the lock otherwise.
+        let lease = row.lease.filter(|_| row.heartbeat == row.token)?;
         let state = if read_at.since(row.heartbeat) < lease {
             RunState::Running
         } else {

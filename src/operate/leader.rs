@@ -48,7 +48,7 @@ impl Spindle {
         let (lease, token) = (settings.timing.lease, term.token().to_timestamp());
         let polled_until = self.published().polled().map(|(polled, age)| polled.read_at + age);
         let now = polled_until.unwrap_or(token).max(token);
-        let age = lease.saturating_sub(term.remaining());
+        let age = settings.timing.validity().saturating_sub(term.remaining());
         let age_nanoseconds = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
         let heartbeat = Timestamp(now.0.saturating_sub(age_nanoseconds)).max(token);
         let row = Row { heartbeat, token, writer: term.writer().clone(), lease: Some(lease) };

@@ -55,7 +55,8 @@ pub enum Holding {
     NeverHeld,
     /// The last holder let go, or it was seized.
     Released,
-    /// It was released, or seized, for a named contender, which has first refusal.
+    /// It was released, or seized, for a named contender, which has first refusal. Where the row
+    /// doesn't tell for how long, it stays so.
     #[non_exhaustive]
     Promised {
         /// The id of the contender.
@@ -215,7 +216,11 @@ impl LockState {
 fn holding(row: &Row, asked_at: Timestamp) -> Holding {
     let lease = row.lease.unwrap_or(DEFAULT_LEASE);
     match row.writer.names() {
-        Named::Successor(to) if row.is_released() => Holding::Promised { to: to.to_string() },
+        Named::Successor(to)
+            if row.is_released() && row.lease.is_none_or(|grace| row.token + grace > asked_at) =>
+        {
+            Holding::Promised { to: to.to_string() }
+        }
         Named::Cooldown if row.is_released() && row.token + lease > asked_at => {
             Holding::Cooldown { remaining: (row.token + lease).since(asked_at) }
         }

@@ -127,9 +127,12 @@ fn cause(end: &TermEnd) -> &'static str {
     }
 }
 
-/// Returns the status that Spanner gave, as gRPC calls it; `timeout` where no answer came.
+/// Returns the status that Spanner gave, as gRPC calls it; `timeout` where no answer came, `other` where
+/// it has none of these names.
 fn code(error: &Error) -> &'static str {
     match error.code() {
+        // Found out by what Spanner answered.
+        None if error.is_schema() || error.is_config() || error.is_session_lost() => "other",
         None => "timeout",
         Some(Code::Aborted) => "aborted",
         Some(Code::Cancelled) => "cancelled",
@@ -356,4 +359,19 @@ impl Meter {
     fn measure(&self, _: &'static str, _: Duration) {}
 
     fn report(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    #[test]
+    fn a_failure_that_an_answer_told_is_no_timeout() {
+        assert_eq!(code(&Error::timed_out("read", Duration::from_secs(1))), "timeout");
+        let (owner, schema) = ("it".to_string(), "no table".to_string());
+        for kind in [Kind::Schema(schema), Kind::SessionLost { owner }] {
+            assert_eq!(code(&Error::new(kind)), "other");
+        }
+    }
 }

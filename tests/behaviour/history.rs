@@ -7,7 +7,7 @@ use spindle::{
     operate::{Cause, HistoryEnd, PastTerm},
 };
 use spindle_emulator::engine::Code;
-use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_emulator::{Effect, Fault, Restart, Rpc};
 use tokio::time::sleep;
 
 use crate::log::Log;
@@ -156,11 +156,13 @@ async fn each_node_knows_who_leads_without_a_request_and_until_the_lease_is_over
     let world = World::start().await;
     let a = Contender::run(world.lock("a").info("10.0.0.7"));
     let token = a.holds().await;
+    let known = |contender: &Contender| contender.lock.known_leader().unwrap();
+    let age = known(&a).heartbeat_age.unwrap();
+    assert!(age < LEASE / 200, "it has just begun, and {age:?} is told");
     let b = world.contend("b");
     sleep(LEASE).await;
     let requests = world.spanner.requests();
     let before = requests.total();
-    let known = |contender: &Contender| contender.lock.known_leader().unwrap();
     assert_eq!((known(&a).holder(), known(&a).token), (Some("a"), Some(token)));
     assert_eq!((known(&b).holder(), known(&b).token), (Some("a"), Some(token)));
     assert_eq!(known(&a).info.as_deref(), Some("10.0.0.7"));
@@ -277,6 +279,35 @@ async fn a_history_ends_where_the_table_had_another_schema() {
         assert_eq!(history.next().await.unwrap(), None);
         assert_eq!(history.ended(), Some(HistoryEnd::OtherSchema));
         refused.remove();
+    }
+    b.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_goes_on_after_the_loss_of_its_session() {
+    let world = World::start().await;
+    world.elect("a").await.stop().await;
+    let b = world.elect("b").await;
+    for reads_before in [0, 1] {
+        let table = world.table();
+        let mut history = table.history(LOCK);
+        if reads_before > 0 {
+            assert_eq!(history.next().await.unwrap().unwrap().holder, "b");
+        } else {
+            table.inspect(LOCK).await.unwrap();
+        }
+        world.spanner.restart(Restart::keep()).await.unwrap();
+        let mut holders = Vec::new();
+        for _ in 0..10 {
+            match history.next().await {
+                Ok(Some(term)) => holders.push(term.holder),
+                Ok(None) => break,
+                // The next call begins with the same term.
+                Err(error) => assert!(!error.is_config(), "{error}"),
+            }
+        }
+        assert_eq!(holders, &["b", "a"][reads_before..]);
+        assert_eq!(history.ended(), Some(HistoryEnd::NoRow));
     }
     b.stop().await;
 }

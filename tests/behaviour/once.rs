@@ -9,7 +9,7 @@ use spindle::{Holding, Term};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{EVENTUALLY, FOUR_COLUMNS, LOCK, World, lock_of, timed, until};
+use crate::world::{EVENTUALLY, FOUR_COLUMNS, LEASE, LOCK, World, lock_of, timed, until};
 
 const AT_LEAST: Duration = Duration::from_secs(60);
 const AT_MOST: Duration = Duration::from_secs(300);
@@ -110,6 +110,17 @@ async fn a_node_that_dies_in_a_run_keeps_it_from_others_until_at_most() {
     assert_eq!(last_run(&world).await, ("a".to_string(), RunState::Interrupted));
     assert!(runs(&world, "b").await, "free after at_most");
     assert_eq!(last_run(&world).await.0, "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_holds_the_lock_otherwise_is_no_run() {
+    let world = World::start().await;
+    let guard = world.lock("a").build().unwrap().acquire().await.unwrap();
+    sleep(LEASE).await;
+    assert_eq!(world.table().last_run(LOCK).await.unwrap(), None);
+    let skipped = world.lock("b").run_once(AT_LEAST, AT_MOST, short).await.unwrap();
+    assert_eq!(skipped, JobOutcome::Skipped(None));
+    guard.release().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -277,6 +277,18 @@ async fn a_seized_lock_is_taken_at_once_and_the_old_holders_fenced_write_is_refu
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lock_is_promised_for_as_long_as_its_contender_has_first_refusal() {
+    let world = World::start().await;
+    let table = world.table();
+    table.seize(LOCK).for_contender("nobody").await.unwrap();
+    let holding = async || table.inspect(LOCK).await.unwrap().holding;
+    sleep(Duration::from_millis(9_900)).await;
+    assert!(matches!(holding().await, Holding::Promised { to, .. } if to == "nobody"));
+    sleep(Duration::from_millis(200)).await;
+    assert_eq!(holding().await, Holding::Released, "anyone may take it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lock_seized_for_a_contender_is_that_contenders() {
     let world = World::start().await;
     let a = world.elect("a").await;

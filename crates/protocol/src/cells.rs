@@ -121,9 +121,7 @@ impl StoredRow {
         is_marked && self.heartbeat.is_some() && self.row().is_released()
     }
 
-    /// Returns the row as the protocol looks at it.
-    ///
-    /// Returns the row. A NULL that a manual edit has set reads as the epoch: released, or older
+    /// Returns the row as the protocol looks at it. A NULL that a manual edit has set reads as the epoch: released, or older
     /// than any token.
     pub fn row(&self) -> Row {
         let lease = self.lease_ms.and_then(|lease_ms| u64::try_from(lease_ms).ok());

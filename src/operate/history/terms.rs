@@ -12,10 +12,10 @@ use tokio::time::{sleep, timeout};
 use super::past_term::{HistoryEnd, PastTerm};
 use super::walk::{Past, Version, Walk};
 use crate::batch::Need;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Missing, Result};
 use crate::names::{check_lock_name, check_table_name};
 use crate::operate::LockState;
-use crate::store::{REQUEST_LIMIT, Table, read_rows, row, without_read_timestamp};
+use crate::store::{REQUEST_LIMIT, Table, read_rows};
 
 /// As far back as Spanner keeps old versions unless a database says otherwise.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(60 * 60);
@@ -99,10 +99,7 @@ struct LockRow<'a> {
 
 impl Past for LockRow<'_> {
     async fn now(&self) -> Result<(Option<StoredRow>, Timestamp)> {
-        let (found, read_at) = self.read(TimestampBound::strong()).await?;
-        let doing = format!("lock `{}`: read its row", self.lock);
-        let read_at = read_at.ok_or_else(|| without_read_timestamp(&doing))?;
-        Ok((found, row::timestamp(read_at)))
+        self.table.read(self.lock, REQUEST_LIMIT).await
     }
 
     async fn at(&self, at: Timestamp) -> Result<Version> {
@@ -112,23 +109,36 @@ impl Past for LockRow<'_> {
         let moment = ClientTimestamp::new(at.0.div_euclid(NANOS), nanos(at)).map_err(|error| {
             Error::config(format!("lock `{}`: read at {}: {error}", self.lock, at.0))
         })?;
-        match self.read(TimestampBound::read_timestamp(moment)).await {
-            Ok((Some(row), _)) => Ok(Version::Row(row)),
-            Ok((None, _)) => Ok(Version::None),
-            Err(error) => match error.code() {
-                Some(Code::FailedPrecondition | Code::OutOfRange) => {
-                    Ok(Version::End(HistoryEnd::Forgotten))
-                }
-                Some(Code::NotFound | Code::InvalidArgument) => {
-                    Ok(Version::End(HistoryEnd::OtherSchema))
-                }
-                _ => Err(error),
-            },
+        let spanner = &self.table.spanner;
+        let leased = spanner.ready(Need::Read, REQUEST_LIMIT).await?;
+        let request = spanner.row_request(spanner.all_columns(), self.lock, leased.limit);
+        let bound = TimestampBound::read_timestamp(moment);
+        let read = timeout(leased.limit, read_rows(&leased.client, bound, request)).await;
+        if let Ok(Err(error)) = &read
+            && let Some(end) = end(error)
+        {
+            return Ok(Version::End(end));
         }
+        let doing = || format!("lock `{}`: read an old version of its row", self.lock);
+        let (rows, _) = spanner.answered(&leased, read, doing).await?;
+        Ok(rows.into_iter().next().map_or(Version::None, Version::Row))
     }
 
     fn has_marks(&self) -> bool {
         self.table.spanner.columns.known().info
+    }
+}
+
+/// Returns why nothing can be read of that time, if the error says so, and not that something is
+/// missing now.
+fn end(error: &google_cloud_spanner::Error) -> Option<HistoryEnd> {
+    if Missing::named_in(error).is_some() {
+        return None;
+    }
+    match error::code(error)? {
+        Code::FailedPrecondition | Code::OutOfRange => Some(HistoryEnd::Forgotten),
+        Code::NotFound | Code::InvalidArgument => Some(HistoryEnd::OtherSchema),
+        _ => None,
     }
 }
 
@@ -137,21 +147,4 @@ const NANOS: i64 = 1_000_000_000;
 fn nanos(at: Timestamp) -> i32 {
     // Less than a second's.
     i32::try_from(at.0.rem_euclid(NANOS)).unwrap_or_default()
-}
-
-impl LockRow<'_> {
-    async fn read(
-        &self,
-        bound: TimestampBound,
-    ) -> Result<(Option<StoredRow>, Option<ClientTimestamp>)> {
-        let doing = || format!("lock `{}`: read an old version of its row", self.lock);
-        let leased = self.table.spanner.ready(Need::Read, REQUEST_LIMIT).await?;
-        let columns = self.table.spanner.all_columns();
-        let request = self.table.spanner.row_request(columns, self.lock, REQUEST_LIMIT);
-        match timeout(REQUEST_LIMIT, read_rows(&leased.client, bound, request)).await {
-            Ok(Ok((rows, read_at))) => Ok((rows.into_iter().next(), read_at)),
-            Ok(Err(error)) => Err(Error::from_read(doing(), error)),
-            Err(_) => Err(Error::timed_out(doing(), REQUEST_LIMIT)),
-        }
-    }
 }
