@@ -458,7 +458,7 @@ impl LockTable {
     ///
     /// Dropping the future changes nothing.
     pub async fn check(&self) -> Result<Checked> {
-        operate::check(&self.0).await
+        self.0.check().await
     }
 
     /// Returns a client for administration, which goes over REST.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::{Code, Status};
-use spindle_protocol::Row;
 use spindle_protocol::fleet::Count;
 
 use super::client::{code, is_definite};
@@ -41,7 +40,7 @@ pub(crate) enum Kind {
     /// The caller asked for what can't work.
     Config(String),
     /// The term is not, or no longer, the one that holds the lock.
-    Fenced { lock: String, token: FencingToken, found: Option<Found> },
+    Fenced { lock: String, token: FencingToken, end: TermEnd },
     /// The term, one of this process, has ended here; Spanner was not asked.
     Ended { lock: String, token: FencingToken, end: Option<TermEnd> },
     /// A system outside of the database has seen a later token.
@@ -82,22 +81,6 @@ pub(crate) enum Kind {
 
 /// The error that a task returned.
 pub(crate) type TaskError = Box<dyn std::error::Error + Send + Sync>;
-
-/// The owner of a row that was found in place of the term that was asked for.
-#[derive(Clone, Debug)]
-pub(crate) struct Found {
-    pub(crate) token: FencingToken,
-    pub(crate) holder: Option<String>,
-}
-
-impl Found {
-    pub(crate) fn of(row: &Row) -> Found {
-        Found {
-            token: FencingToken::from_timestamp(row.token),
-            holder: row.writer.id().map(str::to_string),
-        }
-    }
-}
 
 impl Error {
     pub(crate) fn new(kind: Kind) -> Error {

@@ -9,6 +9,6 @@ mod text;
 pub use client::told_by_client;
 pub(crate) use client::{Missing, code, is_definite, panic_message, with_causes};
 pub use kind::{Error, Result};
-pub(crate) use kind::{Found, Kind, TaskError};
+pub(crate) use kind::{Kind, TaskError};
 pub(crate) use outcome::Outcome;
 pub use term_end::{ReleaseOutcome, TermEnd};

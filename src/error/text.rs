@@ -17,18 +17,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
             Kind::Config(message) | Kind::Schema(message) => f.write_str(message),
-            Kind::Fenced { lock, token, found: None } => {
-                write!(f, "lock `{lock}`: token {token} superseded; the lock has no row now")
-            }
-            Kind::Fenced { lock, token, found: Some(found) } => {
-                write!(f, "lock `{lock}`: token {token} superseded by {}", found.token)?;
-                match &found.holder {
-                    Some(holder) => write!(f, ", held by `{holder}`"),
-                    None => write!(f, ", held by nobody"),
-                }
+            Kind::Fenced { lock, token, end } => {
+                write!(f, "lock `{lock}`: token {token} ")?;
+                write_end(f, Some(end))
             }
             Kind::Ended { lock, token, end } => {
-                write!(f, "lock `{lock}`: token {token} ended in this process")?;
+                write!(f, "lock `{lock}`: token {token} ended in this process: ")?;
                 write_end(f, end.as_ref())
             }
             Kind::Stale { token, highest } => {
@@ -109,26 +103,26 @@ fn write_stalled(f: &mut fmt::Formatter<'_>, lock: &str, overdue: Duration) -> f
 }
 
 fn write_end(f: &mut fmt::Formatter<'_>, end: Option<&TermEnd>) -> fmt::Result {
-    match end {
-        Some(TermEnd::LetGo) => f.write_str(": its holder let go of it"),
-        Some(TermEnd::Lapsed) => f.write_str(": left to run out, because its work did not stop"),
-        Some(TermEnd::Superseded { by: Some(by), holder: Some(holder), .. }) => {
-            write!(f, ": superseded by {by}, held by `{holder}`")
+    f.write_str(match end {
+        Some(TermEnd::LetGo) => "its holder let go of it",
+        Some(TermEnd::Lapsed) => "left to run out, because its work did not stop",
+        Some(TermEnd::Superseded { by: Some(by), holder, .. }) => {
+            write!(f, "superseded by {by}, held by ")?;
+            return match holder {
+                Some(holder) => write!(f, "`{holder}`"),
+                None => f.write_str("nobody"),
+            };
         }
-        Some(TermEnd::Superseded { by: Some(by), holder: None, .. }) => {
-            write!(f, ": superseded by {by}, held by nobody")
-        }
-        Some(TermEnd::Superseded { by: None, .. }) => f.write_str(": the lock has no row now"),
-        Some(TermEnd::OutOfContact) => f.write_str(": out of contact with spanner"),
-        Some(TermEnd::Abandoned) => f.write_str(": its loop is gone"),
-        Some(TermEnd::Expired) | None => f.write_str(": its lease ran out"),
-    }
+        Some(TermEnd::Superseded { by: None, .. }) => "superseded; the lock has no row now",
+        Some(TermEnd::OutOfContact) => "out of contact with spanner",
+        Some(TermEnd::Abandoned) => "its loop is gone",
+        Some(TermEnd::Expired) | None => "its lease ran out",
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Found;
     use crate::error::client::tests::service;
     use crate::error::kind::tests::no_credential;
     use crate::token::FencingToken;
@@ -151,9 +145,9 @@ mod tests {
 
     #[test]
     fn a_superseded_token_is_shown_beside_the_one_that_superseded_it() {
-        let found = Found { token: FencingToken::from_nanoseconds(42), holder: Some("b".into()) };
-        let token = FencingToken::from_nanoseconds(41);
-        let error = Error::new(Kind::Fenced { lock: "jobs".into(), token, found: Some(found) });
+        let [token, by] = [41, 42].map(FencingToken::from_nanoseconds);
+        let end = TermEnd::Superseded { by: Some(by), holder: Some("b".into()) };
+        let error = Error::new(Kind::Fenced { lock: "jobs".into(), token, end });
         assert_eq!(error.to_string(), "lock `jobs`: token 41 superseded by 42, held by `b`");
         assert!(error.is_fenced() && !error.is_retryable());
     }

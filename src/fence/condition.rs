@@ -8,7 +8,7 @@ use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle_protocol::{Change, StoredRow, TermId, Writer};
 
-use crate::error::{Error, Found, Kind, Result};
+use crate::error::{Error, Kind, Result, TermEnd};
 use crate::store::requests::{self, Request};
 use crate::store::row;
 use crate::term::Term;
@@ -145,13 +145,11 @@ impl Fence {
                 return Err(Error::from_read(self.checking(), source));
             }
         };
-        if fence.judge(&self.lock, found.as_slice()).is_ok() {
-            return Ok(());
-        }
+        let Err(rejection) = fence.judge(&self.lock, found.as_slice()) else { return Ok(()) };
         self.spoil(transaction)?;
-        let found = found.map(|found| Found::of(&found.row()));
-        let (lock, token) = (self.lock.clone(), self.token);
-        Err(Error::new(Kind::Fenced { lock, token, found }))
+        let (lock, token, end) =
+            (self.lock.clone(), self.token, TermEnd::superseded(rejection.seen()));
+        Err(Error::new(Kind::Fenced { lock, token, end }))
     }
 
     /// Fails if the term is one of this process that has ended; asks nobody.

@@ -3,11 +3,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use futures_channel::mpsc;
 use google_cloud_spanner::client::DatabaseClient;
-use spindle_protocol::Succession;
+use spindle_protocol::{Seen, Succession};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{Error, Found, Kind, Result};
+use crate::error::{Error, Kind, Result, TermEnd};
 use crate::names::check_id;
 use crate::runloop::{Command, Demand, Grant, NotGranted, RowRole, WaitMode, Waiter};
 use crate::settings::{LockBuilder, Settings};
@@ -178,9 +178,9 @@ impl Spindle {
             row.token == token.to_timestamp() && row.writer == *term.writer() && !row.is_released()
         });
         if !ours {
-            let found = found.as_ref().map(Found::of);
-            let lock = self.name().to_string();
-            return Err(Error::new(Kind::Fenced { lock, token, found }));
+            let (lock, end) =
+                (self.name().to_string(), TermEnd::superseded(found.map(Seen::from)));
+            return Err(Error::new(Kind::Fenced { lock, token, end }));
         }
         // The answer may have taken longer than the lease.
         if self.has_lock() == Some(token) { Ok(token) } else { Err(not_held()) }

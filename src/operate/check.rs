@@ -32,15 +32,10 @@ pub struct Checked {
     pub without_lease: Vec<String>,
 }
 
-/// Checks once that the table works.
-pub(crate) async fn check(table: &Table) -> Result<Checked> {
-    check_table_name(&table.name)?;
-    table.check().await
-}
-
 impl Table {
     /// Says exactly what is wrong with the table that is there, including what writing needs.
     pub(crate) async fn check(&self) -> Result<Checked> {
+        check_table_name(&self.name)?;
         self.probe_read_timestamp().await?;
         match self.spanner.ask_columns(REQUEST_LIMIT).await {
             // A connection of our own is made anew.

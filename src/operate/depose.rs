@@ -1,4 +1,3 @@
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,21 +147,12 @@ impl IntoFuture for Seize {
 }
 
 /// The parts that both share.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Step {
     table: Arc<Table>,
     lock: String,
     by: Option<String>,
     reason: Option<String>,
-}
-
-impl fmt::Debug for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Step { table, lock, by, reason } = self;
-        let mut step = f.debug_struct("Step");
-        step.field("table", &table.name).field("lock", lock);
-        step.field("by", by).field("reason", reason).finish()
-    }
 }
 
 impl Step {

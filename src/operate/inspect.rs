@@ -74,6 +74,6 @@ impl Table {
     ) -> Result<(Vec<StoredRow>, Timestamp)> {
         let doing = || format!("table `{}`: read its rows", self.name);
         let page = self.spanner.read(keys, Some(rows_max), REQUEST_LIMIT, doing).await?;
-        Ok((page.rows.into_iter().collect(), page.read_at))
+        Ok((page.rows, page.read_at))
     }
 }

@@ -15,7 +15,6 @@ mod state;
 mod sweep;
 
 pub use check::Checked;
-pub(crate) use check::check;
 #[cfg(feature = "admin")]
 pub(crate) use create::{admin, create, upgrade};
 pub use depose::{Deposed, Evict, Seize};

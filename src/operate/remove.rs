@@ -1,4 +1,6 @@
-use spindle_protocol::{Answer, Change, Named, Row, StoredRow, Timestamp};
+use std::time::Duration;
+
+use spindle_protocol::{Answer, Change, Named, Rejection, Row, StoredRow, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use super::state::{Holding, LockState};
@@ -40,9 +42,7 @@ pub(crate) async fn remove(table: &Table, name: &str) -> Result<bool> {
                 }
                 return Ok(found.is_some());
             }
-            (Answer::Rejected(spindle_protocol::Rejection::Needless), None) if is_last => {
-                return Ok(false);
-            }
+            (Answer::Rejected(Rejection::Needless), None) if is_last => return Ok(false),
             (Answer::Applied { .. } | Answer::Rejected(_), None) if Instant::now() < deadline => {}
             (_, Some(error)) if error.may_be_anothers() && Instant::now() < deadline => {}
             (_, Some(error)) => return Err(error),
@@ -62,8 +62,7 @@ fn is_vacant(row: &Row, read_at: Timestamp) -> bool {
         _ => false,
     };
     let is_owed = !row.is_released() && row.lease.is_none();
-    // Nobody has the empty id.
-    !is_reserved && !is_owed && row.vacant_from("", std::time::Duration::ZERO) <= read_at
+    !is_reserved && !is_owed && row.vacant_for_all_from(Duration::ZERO) <= read_at
 }
 
 fn not_vacant(name: &str, full: StoredRow, read_at: Timestamp) -> Error {
@@ -88,8 +87,6 @@ fn not_vacant(name: &str, full: StoredRow, read_at: Timestamp) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use spindle_protocol::{Nonce, Writer};
 
     use super::*;

@@ -126,10 +126,7 @@ impl Leaving {
             // The row has changed because an earlier try did arrive.
             Answer::Rejected(_) if self.maybe_applied => self.outcome = ReleaseOutcome::Released,
             Answer::Rejected(rejection) => {
-                let by = match rejection {
-                    Rejection::Changed(seen) => seen.clone(),
-                    Rejection::TakeoverRowExists | Rejection::Needless => None,
-                };
+                let by = rejection.clone().seen();
                 self.outcome = ReleaseOutcome::EndedBefore(TermEnd::superseded(by));
             }
             Answer::Unknown => self.maybe_applied = true,

@@ -107,6 +107,12 @@ pub struct Seen {
     pub writer: Writer,
 }
 
+impl From<Row> for Seen {
+    fn from(row: Row) -> Seen {
+        Seen { token: row.token, writer: row.writer }
+    }
+}
+
 /// Why a condition did not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Rejection {
@@ -116,6 +122,16 @@ pub enum Rejection {
     TakeoverRowExists,
     /// There is nothing to do: nobody to evict, no term to end, no row to delete.
     Needless,
+}
+
+impl Rejection {
+    /// Returns whose the row is, where one was found in place of what the act expects.
+    pub fn seen(self) -> Option<Seen> {
+        match self {
+            Rejection::Changed(seen) => seen,
+            Rejection::TakeoverRowExists | Rejection::Needless => None,
+        }
+    }
 }
 
 /// The orders for now: the output of [`Instance::decide`](crate::Instance::decide).

@@ -79,7 +79,8 @@ pub enum Change {
         /// Their keys.
         keys: Vec<String>,
     },
-    /// Names the count of a group's shards, in a row that nobody holds.
+    /// Names the count of a group's shards, in a row that nobody holds. Its `writer` names it, since a
+    /// table may lack `info`.
     NameCount {
         /// The row as it was seen; none if there was none.
         seen: Option<Row>,
@@ -268,13 +269,7 @@ impl Change {
             }
             Change::Seize { next, info } => seize(lock, lock_row, next, info.as_deref()),
             Change::Remove { seen, takeovers } => {
-                if lock_row.is_some() != seen.is_some()
-                    || lock_row
-                        .zip(seen.as_ref())
-                        .is_some_and(|(found, seen)| !found.row().is_same_heartbeat(seen))
-                {
-                    return Err(changed(lock_row));
-                }
+                unchanged(lock_row, seen.as_ref())?;
                 let leftovers = takeovers.iter().filter_map(|key| row(key));
                 let leftovers = leftovers.filter(|row| row.is_takeover() && row.key != lock);
                 deletions(lock_row.into_iter().chain(leftovers))
@@ -285,7 +280,8 @@ impl Change {
             }
             Change::NameCount { seen, count } => {
                 unchanged(lock_row, seen.as_ref())?;
-                Ok(vec![name_count(lock, seen.is_some(), *count)])
+                let kind = if seen.is_some() { WriteKind::Update } else { WriteKind::Insert };
+                Ok(vec![free(lock, kind, &count.to_writer(), None, None)])
             }
             Change::Fence { term } => term.check(lock_row).map(|()| Vec::new()),
             Change::BeginRead { .. }
@@ -389,9 +385,7 @@ fn unchanged(found: Option<&StoredRow>, seen: Option<&Row>) -> Result<(), Reject
 }
 
 fn changed(found: Option<&StoredRow>) -> Rejection {
-    Rejection::Changed(
-        found.map(StoredRow::row).map(|row| Seen { token: row.token, writer: row.writer }),
-    )
+    Rejection::Changed(found.map(StoredRow::row).map(Seen::from))
 }
 
 fn begin(lock: &str, kind: WriteKind, writer: &Writer, holder: &Holder) -> Write {
@@ -414,14 +408,24 @@ fn takeover_row(key: String, writer: &Writer, over_leftover: bool) -> Write {
     Write { key, kind, cells }
 }
 
-/// The token changes, so that a late heartbeat of the term can't revive the row.
 fn release(lock: &str, kind: WriteKind, next: &Succession, info: Option<&str>) -> Write {
-    let grace = next.grace().map_or(Cell::Null, Cell::milliseconds);
+    free(lock, kind, &next.writer(), next.grace(), info)
+}
+
+/// Writes a row that nobody holds. The token changes, so that a late heartbeat of a term can't revive
+/// it.
+fn free(
+    lock: &str,
+    kind: WriteKind,
+    writer: &Writer,
+    grace: Option<Duration>,
+    info: Option<&str>,
+) -> Write {
     let cells = vec![
         (Column::Heartbeat, Cell::Epoch),
         (Column::Token, Cell::CommitTimestamp),
-        (Column::Writer, Cell::Text(next.writer().as_str().into())),
-        (Column::LeaseMs, grace),
+        (Column::Writer, Cell::Text(writer.as_str().into())),
+        (Column::LeaseMs, grace.map_or(Cell::Null, Cell::milliseconds)),
         (Column::Info, info.map_or(Cell::Null, |info| Cell::Text(info.into()))),
     ];
     Write { key: lock.into(), kind, cells }
@@ -452,21 +456,6 @@ fn seize(
     }
     let kind = if found.is_some() { WriteKind::Update } else { WriteKind::Insert };
     Ok(vec![release(lock, kind, next, info)])
-}
-
-/// As a release, so that nobody takes it for a held lock. The `writer` names the count, since a table
-/// may lack `info`.
-fn name_count(lock: &str, is_there: bool, count: Count) -> Write {
-    let kind = if is_there { WriteKind::Update } else { WriteKind::Insert };
-    let writer = count.to_writer();
-    let cells = [
-        (Column::Heartbeat, Cell::Epoch),
-        (Column::Token, Cell::CommitTimestamp),
-        (Column::Writer, Cell::Text(writer.as_str().into())),
-        (Column::LeaseMs, Cell::Null),
-        (Column::Info, Cell::Null),
-    ];
-    Write { key: lock.into(), kind, cells: cells.into() }
 }
 
 fn delete(row: &StoredRow) -> Write {

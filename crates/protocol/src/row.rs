@@ -297,6 +297,13 @@ impl Row {
             _ => vacant_from,
         }
     }
+
+    /// Returns when, by Spanner's clock, the row protects nobody any more from a contender of this lease,
+    /// whatever its id.
+    pub fn vacant_for_all_from(&self, lease: Duration) -> Timestamp {
+        // Nobody has the empty id.
+        self.vacant_from("", lease)
+    }
 }
 
 /// One strong read of the lock row.

@@ -67,8 +67,7 @@ pub(crate) async fn poll_beside(
 
 /// Returns until when the row protects somebody from everybody else, if it does.
 pub(crate) fn taken_until(row: &Row, lease: Duration, read_at: Timestamp) -> Option<Timestamp> {
-    // Nobody has the empty id.
-    Some(row.vacant_from("", lease)).filter(|until| *until > read_at)
+    Some(row.vacant_for_all_from(lease)).filter(|until| *until > read_at)
 }
 
 /// Returns the id in the row, if its lease has not run out.

@@ -37,8 +37,7 @@ impl Life {
     /// Returns the life of which a row tells, with what its member declares; none if that one left.
     pub fn of(row: &Row, info: Option<&str>, lease: Duration, read_at: Timestamp) -> Option<Life> {
         let _ = row.writer.id().filter(|_| !row.is_released())?;
-        // Nobody has the empty id.
-        let is_live = row.vacant_from("", lease) > read_at;
+        let is_live = row.vacant_for_all_from(lease) > read_at;
         let early = info.map_or(0, declared_early);
         Some(Life { since: row.token, heard: row.heartbeat, is_live, early })
     }

@@ -458,8 +458,7 @@ impl Share {
 impl Piece {
     /// Returns the standing of a shard whose row was read at `read_at`, by a member of this lease.
     pub fn of(row: &Row, lease: Duration, read_at: Timestamp) -> Piece {
-        // Nobody has the empty id.
-        let until = row.vacant_from("", lease);
+        let until = row.vacant_for_all_from(lease);
         match row.writer.names() {
             _ if until <= read_at => Piece::Vacant,
             Named::Successor(to) if row.is_released() => {

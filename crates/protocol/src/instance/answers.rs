@@ -223,11 +223,7 @@ impl Instance {
             }
             Answer::Rejected(rejection) => {
                 self.phase = Phase::Holding(term);
-                let by = match rejection {
-                    Rejection::Changed(seen) => seen,
-                    Rejection::TakeoverRowExists | Rejection::Needless => None,
-                };
-                self.end(now, EndReason::Superseded(by), decision);
+                self.end(now, EndReason::Superseded(rejection.seen()), decision);
             }
             // A repeat is harmless whatever became of this one: it depends on the term alone (I4).
             Answer::NotApplied | Answer::Unknown | Answer::Observed(_) | Answer::Swept { .. } => {

@@ -46,8 +46,7 @@ impl Stopped {
         if writer_row.token != self.first.token || writer_row.writer != self.first.writer {
             return WriterDecision::Lost;
         }
-        // Nobody has the empty id.
-        let taken_until = readers.iter().map(|(_, row)| row.vacant_from("", self.lease));
+        let taken_until = readers.iter().map(|(_, row)| row.vacant_for_all_from(self.lease));
         match taken_until.filter(|until| *until > read_at).max() {
             Some(until) => WriterDecision::Wait(until.since(read_at)),
             None => WriterDecision::Begin(Change::BeginWrite {
