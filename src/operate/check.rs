@@ -5,7 +5,7 @@ use google_cloud_spanner::key;
 use google_cloud_spanner::key::KeySet;
 use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::transaction::TimestampBound;
-use spindle_protocol::{Answer, Timestamp};
+use spindle_protocol::Timestamp;
 use tokio::time::timeout;
 
 use super::pages::Pages;
@@ -118,14 +118,10 @@ impl Table {
             write = write.set("info").to(None::<String>);
         }
         let write = write.build();
-        let decide = move |_| Ok(vec![write.clone()]);
-        let outcome = transact(&leased.client, doing, request, leased.limit, decide).await;
-        match (outcome.answer, outcome.error) {
-            (Answer::Applied { .. }, _) | (_, None) => Ok(()),
-            (_, Some(error)) => match error.code() {
-                Some(Code::NotFound) => Ok(()),
-                _ => Err(error),
-            },
+        let decide = move |_| vec![write.clone()];
+        match transact(&leased.client, doing, request, leased.limit, decide).await {
+            Err(error) if error.code() != Some(Code::NotFound) => Err(error),
+            _ => Ok(()),
         }
     }
 }

@@ -17,7 +17,7 @@ use google_cloud_spanner::key::{KeyRange, KeySet};
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::TimestampBound;
 use google_cloud_spanner::value::Timestamp as ClientTimestamp;
-use spindle_protocol::{Answer, Change, Rejection, StoredRow, Timestamp, takeover_keys};
+use spindle_protocol::{Change, Rejection, StoredRow, Timestamp, takeover_keys};
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
@@ -183,40 +183,39 @@ impl Spanner {
             move |found: Vec<StoredRow>| {
                 let verdicts = judge(&changes, &found);
                 let refused: Vec<_> = verdicts.iter().map(|it| it.clone().err()).collect();
-                let is_refused = refused.iter().all(Option::is_some);
                 // The closure runs once.
                 let _ = judged.set((refused, found));
-                if is_refused {
-                    return Err(Rejection::Needless);
-                }
                 let writes = verdicts.into_iter().flatten().flatten();
-                Ok(writes.map(|write| mutation(&table, write, optional)).collect())
+                writes.map(|write| mutation(&table, write, optional)).collect()
             }
         };
-        let outcome = transact(&leased.client, doing, read, leased.limit, decide).await;
+        let committed = transact(&leased.client, doing, read, leased.limit, decide).await;
         let at_read = judged.get().is_none();
         let judged = judged.get().cloned();
         let (refused, found) = judged.unwrap_or_else(|| (vec![None; count], Vec::new()));
-        self.connection.heard(&leased, outcome.error.as_ref());
-        let code = outcome.error.as_ref().and_then(Error::code);
-        let error = match outcome.error {
-            Some(error) => Some(self.columns.explain(&self.connection, &leased, error).await),
-            None => None,
-        };
-        let is_to_blame = error.as_ref().is_some_and(|error| !error.is_schema());
-        let commit = match (outcome.answer, code) {
-            (Answer::Applied { at }, _) => CommitOutcome::Applied { at },
-            (Answer::Unknown, _) => CommitOutcome::Unknown,
-            (_, Some(Code::AlreadyExists)) => CommitOutcome::Exists,
-            (_, Some(Code::Aborted)) => CommitOutcome::Aborted { at_read },
-            // Nothing but the text tells them apart, and it decides nothing here.
-            (_, Some(Code::NotFound | Code::FailedPrecondition)) if is_to_blame => {
-                CommitOutcome::Gone
+        self.connection.heard(&leased, committed.as_ref().err());
+        let (commit, error) = match committed {
+            Ok(Some(at)) => (CommitOutcome::Applied { at }, None),
+            Ok(None) => (CommitOutcome::NotApplied, None),
+            Err(error) => {
+                let (code, is_unknown) = (error.code(), error.is_outcome_unknown());
+                let error = self.columns.explain(&self.connection, &leased, error).await;
+                let is_to_blame = !error.is_schema();
+                let commit = match code {
+                    _ if is_unknown => CommitOutcome::Unknown,
+                    Some(Code::AlreadyExists) => CommitOutcome::Exists,
+                    Some(Code::Aborted) => CommitOutcome::Aborted { at_read },
+                    // Nothing but the text tells them apart, and it decides nothing here.
+                    Some(Code::NotFound | Code::FailedPrecondition) if is_to_blame => {
+                        CommitOutcome::Gone
+                    }
+                    Some(Code::InvalidArgument | Code::OutOfRange) if is_to_blame => {
+                        CommitOutcome::Spoilt
+                    }
+                    _ => CommitOutcome::NotApplied,
+                };
+                (commit, Some(error))
             }
-            (_, Some(Code::InvalidArgument | Code::OutOfRange)) if is_to_blame => {
-                CommitOutcome::Spoilt
-            }
-            _ => CommitOutcome::NotApplied,
         };
         Verdict { refused, found, commit, error }
     }

@@ -1,8 +1,8 @@
 //! One conditional transaction on rows of the lock table, sent once, with an outcome of three
 //! kinds.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::{Code, Status};
@@ -15,77 +15,69 @@ use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::{
     BasicTransactionRetryPolicy, ReadWriteTransaction, TransactionRunner,
 };
-use spindle_protocol::{Answer, Rejection, StoredRow};
+use spindle_protocol::{StoredRow, Timestamp};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::REQUEST_LIMIT;
 use super::requests::{self, Request};
 use super::row;
-use crate::error::{Error, Outcome, Result};
+use crate::error::{Error, Result};
 
-/// How far a transaction has come: what a failure means depends on it.
-#[derive(Default)]
-struct Progress {
-    refused: OnceLock<Rejection>,
-    may_commit: AtomicBool,
-}
-
-/// Reads rows, lets `decide` turn it into writes or a refusal, and commits the writes.
+/// Reads rows, lets `decide` turn them into writes, and commits these. Returns when; nothing if there
+/// was nothing to write.
 ///
 /// The request that could change something is sent at most once, and not after `limit`.
+///
+/// # Errors
+///
+/// [`is_outcome_unknown`](Error::is_outcome_unknown) if the writes may be applied, or will be; after any
+/// other they are not.
 pub(crate) async fn transact<F>(
     client: &DatabaseClient,
     doing: String,
     read: ReadRequest,
     limit: Duration,
     decide: F,
-) -> Outcome
+) -> Result<Option<Timestamp>>
 where
-    F: Fn(Vec<StoredRow>) -> Result<Vec<Mutation>, Rejection> + Send + Sync + 'static,
+    F: Fn(Vec<StoredRow>) -> Vec<Mutation> + Send + Sync + 'static,
 {
-    let progress = Arc::new(Progress::default());
-    let work = Arc::new((decide, Arc::clone(&progress)));
+    // What a failure means depends on how far the transaction has come.
+    let (is_needless, may_commit) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let work = Arc::new((decide, Arc::clone(&is_needless), Arc::clone(&may_commit)));
     let running = runner(client, limit).run(move |transaction: ReadWriteTransaction| {
         let (work, read) = (Arc::clone(&work), read.clone());
         async move {
-            let (decide, progress) = &*work;
+            let (decide, is_needless, may_commit) = &*work;
             requests::count(Request::Read);
             let mut rows = transaction.execute_read(read).await?;
-            match decide(row::stored_rows(&mut rows).await?) {
-                Ok(mutations) => {
-                    transaction.buffer(mutations)?;
-                    progress.may_commit.store(true, Ordering::Relaxed);
-                    requests::count(Request::Commit);
-                    Ok(())
-                }
-                Err(rejection) => {
-                    // The first refusal stands: the closure runs once.
-                    let _ = progress.refused.set(rejection);
-                    requests::count(Request::Rollback);
-                    Err(refusal())
-                }
+            let mutations = decide(row::stored_rows(&mut rows).await?);
+            if mutations.is_empty() {
+                is_needless.store(true, Ordering::Relaxed);
+                requests::count(Request::Rollback);
+                return Err(refusal());
             }
+            transaction.buffer(mutations)?;
+            may_commit.store(true, Ordering::Relaxed);
+            requests::count(Request::Commit);
+            Ok(())
         }
     });
     let result = timeout(limit, running).await;
-    if let Some(rejection) = progress.refused.get() {
-        return Outcome::of(Answer::Rejected(rejection.clone()));
+    if is_needless.load(Ordering::Relaxed) {
+        return Ok(None);
     }
-    let may_commit = progress.may_commit.load(Ordering::Relaxed);
+    let may_commit = may_commit.load(Ordering::Relaxed);
     match result {
         Ok(Ok(committed)) => match committed.commit_timestamp() {
-            Some(at) => Outcome::of(Answer::Applied { at: row::timestamp(at) }),
+            Some(at) => Ok(Some(row::timestamp(at))),
             // Applied for certain, but a term can't begin without its token: a read will tell it.
-            None => Outcome::failed(Answer::Unknown, Error::unknown(doing)),
+            None => Err(Error::unknown(doing)),
         },
-        Ok(Err(error)) if may_commit => {
-            let error = Error::from_write(doing, error);
-            let unknown = error.is_outcome_unknown();
-            Outcome::failed(if unknown { Answer::Unknown } else { Answer::NotApplied }, error)
-        }
-        Ok(Err(error)) => Outcome::failed(Answer::NotApplied, Error::from_read(doing, error)),
-        Err(_) if may_commit => Outcome::failed(Answer::Unknown, Error::unknown(doing)),
-        Err(_) => Outcome::failed(Answer::NotApplied, Error::timed_out(doing, limit)),
+        Ok(Err(error)) if may_commit => Err(Error::from_write(doing, error)),
+        Ok(Err(error)) => Err(Error::from_read(doing, error)),
+        Err(_) if may_commit => Err(Error::unknown(doing)),
+        Err(_) => Err(Error::timed_out(doing, limit)),
     }
 }
 
@@ -108,7 +100,7 @@ fn runner(client: &DatabaseClient, limit: Duration) -> TransactionRunner {
         .build()
 }
 
-/// Makes the runner roll back; what it says reaches nobody, the refusal is told by `Progress`.
+/// Makes the runner roll back; what it says reaches nobody.
 fn refusal() -> google_cloud_spanner::Error {
     google_cloud_spanner::Error::service(
         Status::default().set_code(Code::FailedPrecondition).set_message("the condition is false"),
