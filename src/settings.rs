@@ -2,7 +2,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_protocol::Timing;
+use spindle_protocol::{LEASE_MAX, Timing};
 
 use crate::error::{Error, Result};
 use crate::names::{
@@ -13,7 +13,6 @@ use crate::store::Table;
 use crate::system::Clock;
 
 const LEASE_MIN: Duration = Duration::from_millis(100);
-pub(crate) const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// The longest time that a job has to stop once it has run for too long.
@@ -22,6 +21,14 @@ const ONE_RUN_STOP_MAX: Duration = Duration::from_secs(30);
 /// job.
 const START_LIMIT_MIN: Duration = Duration::from_secs(5);
 const START_LIMIT_MAX: Duration = Duration::from_secs(10);
+
+/// Refuses a duration of zero and one that is too long; the text names the rule.
+pub(crate) fn check_limit(what: &str, limit: Duration, most: Duration) -> Result<(), String> {
+    if limit.is_zero() || limit > most {
+        return Err(format!("{what} {limit:?}; more than zero and at most {most:?}"));
+    }
+    Ok(())
+}
 
 /// A lock's settings before they are checked.
 ///
@@ -390,11 +397,7 @@ impl LockBuilder {
         }
         let timing = self.timing().map_err(refusal)?;
         let stop_limit = self.stop_limit.unwrap_or(timing.release_limit);
-        if stop_limit.is_zero() || stop_limit > LEASE_MAX {
-            return refuse(format!(
-                "stop limit {stop_limit:?}; more than zero and at most {LEASE_MAX:?}"
-            ));
-        }
+        check_limit("stop limit", stop_limit, LEASE_MAX).map_err(refusal)?;
         let rank = self.rank(&id)?;
         Ok(Settings {
             name: self.name.as_str().into(),
@@ -468,12 +471,7 @@ impl LockBuilder {
                 timing.poll_interval
             ));
         }
-        if timing.release_limit.is_zero() || timing.release_limit > LEASE_MAX {
-            return Err(format!(
-                "release limit {:?}; more than zero and at most {LEASE_MAX:?}",
-                timing.release_limit
-            ));
-        }
+        check_limit("release limit", timing.release_limit, LEASE_MAX)?;
         Ok(timing)
     }
 }

@@ -60,15 +60,3 @@ impl fmt::Display for FencingToken {
         self.0.fmt(f)
     }
 }
-
-impl From<FencingToken> for u64 {
-    fn from(token: FencingToken) -> u64 {
-        token.0
-    }
-}
-
-impl From<FencingToken> for DateTime<Utc> {
-    fn from(token: FencingToken) -> DateTime<Utc> {
-        token.to_datetime()
-    }
-}

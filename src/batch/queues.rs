@@ -502,7 +502,7 @@ mod tests {
         let mut waiters = Waiters::none();
         waiters.queues.apart.begin(Instant::now());
         waiters.add("r", release(), false, 0);
-        for round in 0..3 {
+        for (round, other) in [Class::Polls, Class::Releases].into_iter().enumerate() {
             waiters.add(&format!("p{round}"), look(), false, 0);
             waiters.add(&format!("h{round}"), heartbeat(), false, 0);
             waiters.gather().await;
@@ -511,7 +511,6 @@ mod tests {
                 waiters.arrived(unpaid(class), true);
                 class
             });
-            let other = if round == 1 { Class::Releases } else { Class::Polls };
             assert_eq!(sent, [Class::Heartbeats, other], "round {round}");
         }
     }

@@ -10,11 +10,13 @@ use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::transaction::{
     ReadWriteTransaction, TransactionResult, TransactionRunner,
 };
+use spindle_protocol::LEASE_MAX;
 use tokio::time::timeout;
 
 use super::attempts::{Attempts, Stage};
 use super::condition::Fence;
 use crate::error::{Error, Result};
+use crate::settings::check_limit;
 use crate::store::requests::{self, Request};
 
 /// Contention is over soon or is a design problem; the client's pauses grow from 10 ms to 1 s.
@@ -27,9 +29,6 @@ const OPTIMISTIC_ATTEMPTS_MAX: u32 = 5;
 
 /// The default time limit: Spanner lets a transaction idle for as long.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-
-/// A longer one means "for ever", which no clock can reach.
-const TIME_LIMIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Fence {
     /// Returns a transaction of this library's that checks the fence, then does what it is given.
@@ -227,13 +226,8 @@ impl FencedTransaction {
         if self.attempts_max == 0 {
             return Err(Error::config(format!("lock `{lock}`: 0 attempts; at least 1")));
         }
-        let limit = self.time_limit;
-        if limit.is_zero() || limit > TIME_LIMIT_MAX {
-            return Err(Error::config(format!(
-                "lock `{lock}`: time limit {limit:?}; more than zero and at most {TIME_LIMIT_MAX:?}"
-            )));
-        }
-        Ok(())
+        check_limit("time limit", self.time_limit, LEASE_MAX)
+            .map_err(|rule| Error::config(format!("lock `{lock}`: {rule}")))
     }
 
     fn runner(&self, locking: ReadLockMode, attempts: &Attempts) -> TransactionRunner {

@@ -4,17 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_protocol::fleet::{Declaration, Share, Step, View};
+use spindle_protocol::fleet::{Count, CountNamed, CountStep, Declaration, Share, Step, View};
 use spindle_protocol::{Succession, Timestamp};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::count_row::{Beginning, CountRow, Written};
-use super::follow::{Followed, follow};
 use super::member::Member;
 use super::poll::{Place, Polled};
 use super::shard::{Finished, Shard, TaskHandle, Worker};
-use super::shards_view::ShardsView;
+use super::shards_view::{ShardEvent, ShardsView};
 use super::tasks::{EndedTask, Tasks};
 use crate::error::{Error, Result};
 use crate::lock::{RunHandle, Spindle};
@@ -307,13 +306,18 @@ impl Controller {
 
     /// Does as the row of the count says; returns a pause if no shard is to be taken after this poll.
     async fn follow_count(&mut self, polled: &Polled) -> Option<Duration> {
-        let (own, numbers_since) = (self.own.name(), self.place.numbers_since);
-        let Followed::Idle(next) = follow(&mut self.place, polled, &self.tasks, &self.view, own)
-        else {
-            if self.place.numbers_since != numbers_since {
-                self.share.forget();
+        let named = CountNamed::by(polled.count.as_ref());
+        let next = match named.step(self.place.count, polled.is_drained) {
+            CountStep::Share(count) => {
+                self.goes_by(count);
+                return None;
             }
-            return None;
+            CountStep::Drain => {
+                self.tasks.leave_from(0, &Succession::Anyone);
+                None
+            }
+            CountStep::Keep(next) => next,
+            CountStep::Finish(next) => Some(next),
         };
         self.awaited.clear();
         // It polls once its last shard is given up.
@@ -331,6 +335,22 @@ impl Controller {
                 Some(if error.may_be_anothers() { POLL_PAUSE_MIN } else { self.poll })
             }
         }
+    }
+
+    /// Shares as this count says from now on.
+    fn goes_by(&mut self, count: Count) {
+        let Count { shards: to, numbers_since, .. } = count;
+        let from = std::mem::replace(&mut self.place.count, to);
+        if from != to {
+            let lock = self.own.name();
+            say(|| tracing::info!(lock, from, to, "another count of shards from now on"));
+            self.view.tell(ShardEvent::Resized { count: to });
+        }
+        if let Some(since) = numbers_since.filter(|since| *since != self.place.numbers_since) {
+            self.place.numbers_since = since;
+            self.share.forget();
+        }
+        self.tasks.leave_from(to, &Succession::Anyone);
     }
 
     /// Logs, once each time, that the group plans by other weights or costs than this member declares.
@@ -397,7 +417,7 @@ impl Controller {
         }
         let pause = (self.poll * 2_u32.saturating_pow(self.failures.min(10))).min(PAUSE_LONGEST);
         self.failures = self.failures.saturating_add(1);
-        pause.max(self.poll).mul_f64(1.0 - chance::random::<f64>() / 4.0)
+        chance::jittered(pause.max(self.poll))
     }
 
     /// Deletes the rows of those that are long gone; one member does it for all.

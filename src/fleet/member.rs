@@ -11,19 +11,15 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::members::{MemberState, Members};
-use super::poll::poll_to_tidy;
 use crate::error::{Error, Result};
 use crate::lock::{RunHandle, Spindle};
 use crate::names::{check_part, member_key, members_prefix};
 use crate::settings::LockBuilder;
 use crate::store::Table;
-use crate::store::membership::{remove_released, tidy};
-use crate::system::{Clock, chance};
+use crate::store::membership::{remove_released, search_and_tidy, tidy_pause};
+use crate::system::Clock;
 use crate::term::Health;
 use crate::token::FencingToken;
-
-/// From one search for the rows of the long gone to the next.
-const TIDY_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The settings of a member before they are checked. Made by [`LockTable::member`](crate::LockTable::member).
 #[derive(Clone, Debug)]
@@ -165,20 +161,16 @@ impl Member {
         let (done, result) = oneshot::channel();
         let lock = self.0.own.name().to_string();
         // It holds no handle: the member ends with the last of its user's.
-        let row = OwnRow {
-            table: Arc::clone(&self.0.table),
-            key: lock.clone(),
-            members: members_prefix(&self.0.group),
-            lease: settings.timing.lease,
-        };
+        let (table, key) = (Arc::clone(&self.0.table), lock.clone());
+        let (members, lease) = (members_prefix(&self.0.group), settings.timing.lease);
         runtime.spawn(async move {
             let ended = tokio::select! {
                 biased;
                 ended = running => ended,
-                never = row.tidies() => match never {},
+                never = tidy(&table, &members, lease) => match never {},
             };
             if ended.is_ok() {
-                remove_released(&row.table, &row.key).await;
+                remove_released(&table, &key).await;
             }
             // Nobody waits any more if it can't be delivered.
             let _ = done.send(ended);
@@ -247,25 +239,11 @@ impl Member {
     }
 }
 
-/// A member's row, as it is looked after from outside of the member.
-struct OwnRow {
-    table: Arc<Table>,
-    key: String,
-    members: String,
-    lease: Duration,
-}
-
-impl OwnRow {
-    /// Deletes the rows of members that are long gone, now and then.
-    async fn tidies(&self) -> Infallible {
-        loop {
-            sleep(TIDY_INTERVAL.mul_f64(0.5 + chance::random::<f64>() / 2.0)).await;
-            // A failed poll is made good by the next one.
-            let table = &self.table;
-            if let Ok(found) = poll_to_tidy(table, &self.members).await {
-                tidy(table, &found, self.lease).await;
-            }
-        }
+/// Deletes the rows of members that are long gone, now and then.
+async fn tidy(table: &Table, members: &str, lease: Duration) -> Infallible {
+    loop {
+        sleep(tidy_pause()).await;
+        search_and_tidy(table, members, lease).await;
     }
 }
 

@@ -7,11 +7,11 @@ use chrono::{DateTime, Utc};
 use spindle_protocol::{StoredRow, Timestamp};
 use tokio::time::{Instant, sleep_until};
 
-use super::poll::{holder, poll};
 use crate::error::{Error, Result};
 use crate::names::{check_part, check_table_name, members_prefix};
 use crate::operate::DEFAULT_LEASE;
 use crate::store::Table;
+use crate::store::membership::{holder, poll};
 use crate::token::FencingToken;
 
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
@@ -104,7 +104,7 @@ impl Members {
     pub async fn list(&self) -> Result<Vec<MemberState>> {
         check_table_name(&self.table.name)?;
         check_part("group", &self.group)?;
-        let found = poll(&self.table, &[&members_prefix(&self.group)]).await?;
+        let found = poll(&self.table, &[], &[&members_prefix(&self.group)]).await?;
         let (rows, read_at) = (found.rows.into_iter(), found.read_at);
         Ok(rows.filter_map(|full| MemberState::of(full, self.lease, read_at)).collect())
     }

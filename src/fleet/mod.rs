@@ -5,7 +5,6 @@
 
 mod controller;
 mod count_row;
-mod follow;
 mod member;
 mod members;
 mod permit;

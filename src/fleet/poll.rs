@@ -14,9 +14,7 @@ use crate::batch::Repeats;
 use crate::error::Result;
 use crate::names::number;
 use crate::store::Table;
-pub(super) use crate::store::membership::{
-    Rows, holder, lives, poll, poll_beside, poll_in_turn, poll_to_tidy, taken_until,
-};
+use crate::store::membership::{Rows, holder, lives, poll_in_turn, taken_until};
 
 /// The shards and those who share them, where a member finds them.
 #[derive(Clone, Debug)]

@@ -7,19 +7,17 @@ use std::time::Duration;
 use spindle_protocol::rw::Reader;
 use tokio::time::{Instant, timeout};
 
-use super::poll::{poll_beside, poll_to_tidy, taken_until};
 use super::rw_guards::{ReadGuard, Reading, WriteGuard};
-use crate::error::{Error, Kind, Result};
-use crate::lock::{Spindle, WAIT_MAX};
-use crate::names::{check_part, readers_prefix, writer_key};
+use crate::error::{Error, Result};
+use crate::lock::{Spindle, within};
+use crate::names::{check_part, readers_prefix, subject, writer_key};
 use crate::runloop::{RowRole, WritersTurns};
 use crate::settings::{LockBuilder, Settings};
 use crate::store::Table;
-use crate::store::membership::tidy;
+use crate::store::membership::{poll, search_and_tidy, taken_until, tidy_pause};
 use crate::system::{Clock, chance};
 
-/// From one search for the rows of readers long gone to the next, and how long it may take.
-const TIDY_INTERVAL: Duration = Duration::from_secs(600);
+/// How long a search for the rows of readers long gone may take.
 const TIDY_LIMIT: Duration = Duration::from_secs(1);
 
 /// The settings of a lock for readers and writers before they are checked. Made by
@@ -207,10 +205,9 @@ impl RwLock {
     ///
     /// Outside of a tokio runtime.
     pub async fn read_within(&self, limit: Duration) -> Result<ReadGuard> {
-        self.check_limit(limit, "try_read")?;
-        let reader = self.reader();
-        let read = timeout(limit, self.read_by(&reader)).await;
-        read.unwrap_or_else(|_| Err(self.not_acquired(limit, reader.published().last_cause())))
+        let (key, reader) = (&*self.0.writer_row, self.reader());
+        let trouble = || reader.published().last_cause();
+        within(limit, key, "try_read", self.read_by(&reader), trouble).await
     }
 
     /// Polls once, and begins to read if nobody writes or waits to; nothing otherwise, or if a writer
@@ -272,13 +269,10 @@ impl RwLock {
     ///
     /// Outside of a tokio runtime.
     pub async fn write_within(&self, limit: Duration) -> Result<WriteGuard> {
-        self.check_limit(limit, "try_write")?;
         self.refuse_reader()?;
-        let (writer, row) = self.writer();
-        timeout(limit, self.write_by(&writer, &row)).await.unwrap_or_else(|_| {
-            let trouble = self.trouble().or_else(|| writer.published().last_cause());
-            Err(self.not_acquired(limit, trouble))
-        })
+        let (key, (writer, row)) = (&*self.0.writer_row, self.writer());
+        let trouble = || self.trouble().or_else(|| writer.published().last_cause());
+        within(limit, key, "try_write", self.write_by(&writer, &row), trouble).await
     }
 
     /// Polls once, and begins to write if nobody reads or writes; nothing otherwise, or if a caller of
@@ -302,7 +296,7 @@ impl RwLock {
         let Ok(turn) = Arc::clone(&self.0.queue).try_write_owned() else { return Ok(None) };
         self.0.writers.begins();
         let Inner { table, writer_row, readers, settings, .. } = &*self.0;
-        let found = poll_beside(table, &[writer_row], &[readers]).await?;
+        let found = poll(table, &[writer_row], &[readers]).await?;
         let lease = settings.timing.lease;
         if found.rows.iter().any(|full| taken_until(&full.row(), lease, found.read_at).is_some()) {
             return Ok(None);
@@ -341,28 +335,11 @@ impl RwLock {
     }
 
     fn refuse_reader(&self) -> Result<()> {
-        if Reading::is_any(&self.0.table, &self.0.writer_row) {
-            return Err(
-                self.refuse("this process reads under it, so a write would wait for itself")
-            );
+        if !Reading::is_any(&self.0.table, &self.0.writer_row) {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    fn check_limit(&self, limit: Duration, without: &str) -> Result<()> {
-        if limit.is_zero() || limit > WAIT_MAX {
-            let rule = format!("more than zero (`{without}` doesn't wait) and at most a year");
-            return Err(self.refuse(&format!("wait of {limit:?}; {rule}")));
-        }
-        Ok(())
-    }
-
-    fn not_acquired(&self, limit: Duration, trouble: Option<Error>) -> Error {
-        Error::new(Kind::NotAcquired { lock: self.0.writer_row.clone(), limit, trouble })
-    }
-
-    fn refuse(&self, rule: &str) -> Error {
-        Error::config(format!("readers and writers' lock `{}`: {rule}", self.0.name))
+        let rule = "this process reads under it, so a write would wait for itself";
+        Err(Error::config(format!("{}: {rule}", subject(&self.0.writer_row))))
     }
 
     /// Deletes the rows of readers that are long gone, now and then; a writer would delete them as
@@ -374,15 +351,10 @@ impl RwLock {
             if now < *tidy_at {
                 return;
             }
-            *tidy_at = now + TIDY_INTERVAL.mul_f64(0.5 + chance::random::<f64>() / 2.0);
+            *tidy_at = now + tidy_pause();
         }
-        let table = &self.0.table;
-        let tidying = async {
-            // A failure is left to the next time.
-            if let Ok(found) = poll_to_tidy(table, &self.0.readers).await {
-                tidy(table, &found, self.0.settings.timing.lease).await;
-            }
-        };
+        let Inner { table, readers, settings, .. } = &*self.0;
+        let tidying = search_and_tidy(table, readers, settings.timing.lease);
         // For tidiness alone: it must not keep a reader waiting for long.
         // Boxed: it is seldom under way, and every `read` would keep room for it.
         let _ = timeout(TIDY_LIMIT, Box::pin(tidying)).await;

@@ -7,7 +7,6 @@ use spindle_protocol::rw::{Stopped, WriterDecision};
 use spindle_protocol::{Change, Holder, Row, TermId};
 use tokio::time::{sleep, sleep_until};
 
-use super::poll::poll_beside;
 use super::rw_guards::WriteGuard;
 use super::rw_lock::{Inner, RwLock};
 use crate::batch::{Charge, Need, Repeats};
@@ -15,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::lock::{Guard, Spindle};
 use crate::runloop::{RowRole, WriterRow};
 use crate::store::REQUEST_LIMIT;
+use crate::store::membership::poll;
 use crate::system::chance;
 use crate::term::{Term, say};
 use crate::token::FencingToken;
@@ -123,7 +123,7 @@ impl RwLock {
             tokio::select! {
                 biased;
                 () = guard.cancelled() => return Ok(None),
-                () = sleep(pause - (pause / 4).mul_f64(chance::random::<f64>())) => {}
+                () = sleep(chance::jittered(pause)) => {}
             }
         }
     }
@@ -142,7 +142,7 @@ impl RwLock {
         let Inner { table, writer_row, readers: prefix, settings, .. } = &*self.0;
         // A lease that nobody read must not be taken for none.
         table.store.knows(Need::Begin, REQUEST_LIMIT).await?;
-        let found = poll_beside(table, &[writer_row], &[prefix]).await?;
+        let found = poll(table, &[writer_row], &[prefix]).await?;
         let (mut seen_row, mut readers) = (None, Vec::new());
         for full in found.rows {
             if full.key == *writer_row {

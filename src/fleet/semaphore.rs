@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use super::permit::Permit;
-use super::poll::{Rows, poll, poll_in_turn, taken_until};
 use super::pool::{Place, Pool};
 use crate::batch::Repeats;
-use crate::error::{Error, Kind, Result};
-use crate::lock::WAIT_MAX;
+use crate::error::{Error, Result};
+use crate::lock::within;
 use crate::names::{check_part, number, permits_prefix};
 use crate::settings::LockBuilder;
 use crate::store::Table;
+use crate::store::membership::{Rows, poll, poll_in_turn, taken_until};
 use crate::system::{Clock, chance};
 
 /// Each poll reads all of their rows.
@@ -232,15 +232,9 @@ impl Semaphore {
     ///
     /// Outside of a tokio runtime.
     pub async fn acquire_within(&self, limit: Duration) -> Result<Permit> {
-        if limit.is_zero() || limit > WAIT_MAX {
-            let rule = "more than zero (`try_acquire` doesn't wait) and at most a year";
-            return Err(self.refuse(format!("wait of {limit:?}; {rule}")));
-        }
-        timeout(limit, self.acquire()).await.unwrap_or_else(|_| {
-            let trouble = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let lock = self.0.prefix.trim_end_matches('/').to_string();
-            Err(Error::new(Kind::NotAcquired { lock, limit, trouble }))
-        })
+        let key = self.0.prefix.trim_end_matches('/');
+        let trouble = || self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        within(limit, key, "try_acquire", self.acquire(), trouble).await
     }
 
     /// Polls once, and takes a permit if one is free; nothing if all are taken, or callers of this
@@ -335,14 +329,13 @@ impl Semaphore {
                 self.longer_pause(self.0.poll)
             }
         };
-        let jitter = pause / 4;
-        *poll_at = Instant::now() + pause - jitter.mul_f64(chance::random::<f64>());
+        *poll_at = Instant::now() + chance::jittered(pause);
         Ok(())
     }
 
     /// Returns the permits that are free, and how long it is until the next lease is over.
     async fn poll(&self) -> Result<(Vec<usize>, Duration)> {
-        Ok(self.free_in(&poll(&self.0.table, &[&self.0.prefix]).await?))
+        Ok(self.free_in(&poll(&self.0.table, &[], &[&self.0.prefix]).await?))
     }
 
     fn free_in(&self, found: &Rows) -> (Vec<usize>, Duration) {
@@ -378,10 +371,6 @@ impl Semaphore {
             self.0.fruitless.store(0, Ordering::Relaxed);
         }
         *self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
-    }
-
-    fn refuse(&self, rule: String) -> Error {
-        Error::config(format!("semaphore `{}`: {rule}", self.0.name))
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_protocol::LEASE_MAX;
 use spindle_protocol::fleet::{Declaration, SHARDS_MAX};
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +15,7 @@ use super::shards_view::ShardEvents;
 use crate::error::Result;
 use crate::lock::joined;
 use crate::names::check_part;
-use crate::settings::LEASE_MAX;
+use crate::settings::check_limit;
 
 const WEIGHT_MAX: u32 = 1_000;
 /// The costs of some 400 single shards, or of as many ranges.
@@ -331,10 +332,8 @@ impl Shards {
     fn check(&self) -> Result<()> {
         let Sharing { member, name, count, restart, .. } = &self.0;
         check_part("shards", name)?;
-        if let Some(limit) = restart.filter(|limit| limit.is_zero() || *limit > LEASE_MAX) {
-            return Err(member.refuse(format!(
-                "restart within {limit:?}; more than zero and at most {LEASE_MAX:?}"
-            )));
+        if let Some(limit) = *restart {
+            check_limit("restart within", limit, LEASE_MAX).map_err(|rule| member.refuse(rule))?;
         }
         if restart.is_some() && !member.is_named() {
             return Err(member.refuse(

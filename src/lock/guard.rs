@@ -10,11 +10,31 @@ use tokio_util::sync::CancellationToken;
 
 use super::handle::{Spindle, WaiterGuard};
 use crate::error::{Error, Kind, ReleaseOutcome, Result, TermEnd};
+use crate::names::subject;
 use crate::runloop::{End, Grant, NotGranted, ReleaseNote, WaitMode};
 use crate::term::Term;
 
 /// The longest wait that is accepted.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// Waits for the row of this key no longer than `limit`. The call `without` doesn't wait, and `trouble`
+/// is what stood in the way last.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    key: &str,
+    without: &str,
+    waiting: impl Future<Output = Result<T>>,
+    trouble: impl FnOnce() -> Option<Error>,
+) -> Result<T> {
+    if limit.is_zero() || limit > WAIT_MAX {
+        let rule = format!("more than zero (`{without}` doesn't wait) and at most a year");
+        return Err(Error::config(format!("{}: wait of {limit:?}; {rule}", subject(key))));
+    }
+    timeout(limit, waiting).await.unwrap_or_else(|_| {
+        let (lock, trouble) = (key.to_string(), trouble());
+        Err(Error::new(Kind::NotAcquired { lock, limit, trouble }))
+    })
+}
 
 /// The lock, held. It is renewed in the background until this is released or dropped.
 ///
@@ -118,19 +138,8 @@ impl Spindle {
     ///
     /// As `acquire`.
     pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
-        if limit.is_zero() || limit > WAIT_MAX {
-            let lock = self.name();
-            let rule = "more than zero (`try_acquire` doesn't wait) and at most a year";
-            return Err(Error::config(format!("lock `{lock}`: wait of {limit:?}; {rule}")));
-        }
-        match timeout(limit, self.acquire()).await {
-            Ok(acquired) => acquired,
-            Err(_) => {
-                let trouble = self.published().last_cause();
-                let lock = self.name().to_string();
-                Err(Error::new(Kind::NotAcquired { lock, limit, trouble }))
-            }
-        }
+        let trouble = || self.published().last_cause();
+        within(limit, self.name(), "try_acquire", self.acquire(), trouble).await
     }
 
     /// Polls once, and takes the lock if it is vacant: never held, released, or expired, however

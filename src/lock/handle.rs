@@ -178,8 +178,7 @@ impl Spindle {
             row.token == token.to_timestamp() && row.writer == *term.writer() && !row.is_released()
         });
         if !ours {
-            let (lock, end) =
-                (self.name().to_string(), TermEnd::superseded(found.map(Seen::from)));
+            let (lock, end) = (self.name().to_string(), TermEnd::superseded(found.map(Seen::from)));
             return Err(Error::new(Kind::Fenced { lock, token, end }));
         }
         // The answer may have taken longer than the lease.

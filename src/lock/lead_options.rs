@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use spindle_protocol::LEASE_MAX;
+
 use crate::error::{Error, Result, TaskError};
+use crate::settings::check_limit;
 
 /// The first and the longest pause after a failure of the task, by default.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(60);
-
-/// The longest pause, and the longest limit of a watchdog, that is accepted.
-const OPTION_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The values that a task of [`lead`](crate::Spindle::lead) may return: nothing, or a `Result`
 /// whose error is, or can be made, a boxed [`std::error::Error`].
@@ -114,18 +114,15 @@ impl LeadOptions {
 
     pub(super) fn check(&self, lock: &str) -> Result<()> {
         let LeadOptions { pause_first: first, pause_longest: longest, watchdog, .. } = self;
-        if first.is_zero() || first > longest || *longest > OPTION_MAX {
+        if first.is_zero() || first > longest || *longest > LEASE_MAX {
             return Err(Error::config(format!(
                 "lock `{lock}`: pauses of {first:?} to {longest:?}; more than zero, rising, and at \
-                 most {OPTION_MAX:?}"
+                 most {LEASE_MAX:?}"
             )));
         }
-        if let Some(limit) = watchdog
-            && (limit.is_zero() || *limit > OPTION_MAX)
-        {
-            return Err(Error::config(format!(
-                "lock `{lock}`: watchdog after {limit:?}; more than zero and at most {OPTION_MAX:?}"
-            )));
+        if let Some(limit) = watchdog {
+            check_limit("watchdog after", *limit, LEASE_MAX)
+                .map_err(|rule| Error::config(format!("lock `{lock}`: {rule}")))?;
         }
         Ok(())
     }

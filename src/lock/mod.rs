@@ -11,7 +11,7 @@ mod supervisor;
 mod work;
 
 pub use guard::Guard;
-pub(crate) use guard::WAIT_MAX;
+pub(crate) use guard::within;
 pub use handle::Spindle;
 pub use lead_options::{LeadOptions, TaskResult};
 pub(crate) use once::last_run;

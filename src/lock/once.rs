@@ -13,7 +13,6 @@ use super::guard::Guard;
 use super::handle::Spindle;
 use super::work::{self, Ended, Orders, joined};
 use crate::error::{Error, Kind, ReleaseOutcome, Result};
-use crate::names::{check_lock_name, check_table_name};
 use crate::runloop::{NotGranted, ReleaseNote};
 use crate::settings::{LockBuilder, Settings};
 use crate::store::{REQUEST_LIMIT, Table, despite_others};
@@ -76,8 +75,7 @@ pub enum RunState {
 
 /// Returns the last run of a job.
 pub(crate) async fn last_run(table: &Table, name: &str) -> Result<Option<LastRun>> {
-    check_table_name(&table.name)?;
-    check_lock_name(name)?;
+    table.check_lock(name)?;
     let (found, read_at) = table.read(name, REQUEST_LIMIT).await?;
     Ok(found.and_then(|full| LastRun::of(&full, read_at)))
 }

@@ -204,7 +204,7 @@ impl Pauses {
     fn next(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(self.options.pause_longest);
-        pause.mul_f64(1.0 - chance::random::<f64>() / 4.0)
+        chance::jittered(pause)
     }
 
     fn task_ran(&mut self, elapsed: Duration) {

@@ -9,7 +9,8 @@ use tokio::time::{Instant, sleep};
 
 use super::state::DEFAULT_LEASE;
 use crate::error::{Error, Result};
-use crate::names::{check_id, check_lock_name, check_table_name};
+use crate::names::check_id;
+use crate::settings::check_limit;
 use crate::store::{PAUSE, REQUEST_LIMIT, Table};
 use crate::token::FencingToken;
 
@@ -74,11 +75,9 @@ impl Evict {
 
     async fn carry_out(self) -> Result<Option<Deposed>> {
         let Evict { step, keep_away } = self;
-        if let Some(time) = keep_away.filter(|time| time.is_zero() || *time > KEEP_AWAY_MAX) {
-            return Err(Error::config(format!(
-                "lock `{}`: keep away for {time:?}; more than zero and at most {KEEP_AWAY_MAX:?}",
-                step.lock
-            )));
+        if let Some(time) = keep_away {
+            check_limit("keep away for", time, KEEP_AWAY_MAX)
+                .map_err(|rule| Error::config(format!("lock `{}`: {rule}", step.lock)))?;
         }
         let info = Some(step.mark("evicted")?);
         step.depose(Change::Evict { keep_away, info }).await
@@ -177,8 +176,7 @@ impl Step {
 
     async fn depose(self, change: Change) -> Result<Option<Deposed>> {
         let Step { table, lock, .. } = self;
-        check_table_name(&table.name)?;
-        check_lock_name(&lock)?;
+        table.check_lock(&lock)?;
         let deadline = Instant::now() + REQUEST_LIMIT;
         loop {
             let known = table.store.optional_columns();

@@ -5,14 +5,12 @@ use tokio::time::timeout;
 use super::state::{LockState, Obstacle};
 use crate::batch::Need;
 use crate::error::Result;
-use crate::names::{check_lock_name, check_table_name};
 use crate::store::requests::{self, Request};
 use crate::store::{REQUEST_LIMIT, Table, row, without_read_timestamp};
 
 /// Returns the state of one lock, with what stands in its way.
 pub(crate) async fn inspect(table: &Table, name: &str) -> Result<LockState> {
-    check_table_name(&table.name)?;
-    check_lock_name(name)?;
+    table.check_lock(name)?;
     let (found, obstacle, read_at) = table.read_with_obstacle(name).await?;
     let mut state = LockState::new(name, found, read_at);
     state.obstacle = obstacle.map(|full| {
@@ -25,8 +23,7 @@ pub(crate) async fn inspect(table: &Table, name: &str) -> Result<LockState> {
 
 /// Returns the state of one lock, without what stands in its way.
 pub(crate) async fn read_state(table: &Table, name: &str) -> Result<LockState> {
-    check_table_name(&table.name)?;
-    check_lock_name(name)?;
+    table.check_lock(name)?;
     let (found, read_at) = table.read(name, REQUEST_LIMIT).await?;
     Ok(LockState::new(name, found, read_at))
 }

@@ -5,14 +5,12 @@ use tokio::time::{Instant, sleep};
 
 use super::state::{Holding, LockState};
 use crate::error::{Error, Kind, Result};
-use crate::names::{check_lock_name, check_table_name};
 use crate::store::{PAUSE, REQUEST_LIMIT, Table, despite_others};
 use crate::term::say;
 
 /// Deletes the row of a lock that nobody needs any more.
 pub(crate) async fn remove(table: &Table, name: &str) -> Result<bool> {
-    check_table_name(&table.name)?;
-    check_lock_name(name)?;
+    table.check_lock(name)?;
     let deadline = Instant::now() + REQUEST_LIMIT;
     loop {
         let (found, read_at) = despite_others(|| table.read(name, REQUEST_LIMIT)).await?;

@@ -13,6 +13,7 @@ use super::connection::Connection;
 use super::spanner::Spanner;
 use crate::batch::{Batchers, Budget, Leftovers, Need, Store, Verdict};
 use crate::error::{Outcome, Result};
+use crate::names::{check_lock_name, check_table_name};
 
 /// A lock table in a database.
 #[derive(Debug)]
@@ -43,6 +44,12 @@ impl Table {
     /// Returns what all that is sent by the library itself is charged to (I8).
     pub(crate) fn budget(&self) -> &Budget {
         self.spanner.connection.budget()
+    }
+
+    /// Refuses a name that no lock can have, and a table's that is no identifier.
+    pub(crate) fn check_lock(&self, lock: &str) -> Result<()> {
+        check_table_name(&self.name)?;
+        check_lock_name(lock)
     }
 
     /// Returns one strong read of a lock row, and Spanner's timestamp of it.

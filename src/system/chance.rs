@@ -1,6 +1,8 @@
 //! Chance, where it keeps requests apart or tells names apart: the system's, or that of a simulated
 //! world.
 
+use std::time::Duration;
+
 use rand::distr::{Distribution, StandardUniform};
 
 /// Draws a number, as [`rand::random`].
@@ -18,6 +20,11 @@ where
 /// Draws an index below `count`.
 pub(crate) fn place(count: usize) -> usize {
     random::<u32>() as usize % count.max(1)
+}
+
+/// Returns a pause less up to a quarter: those who wait for the same drift apart.
+pub(crate) fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(1.0 - random::<f64>() / 4.0)
 }
 
 /// Has everything on this thread draw from a seed from now on.

@@ -32,6 +32,11 @@ impl Journal {
         Journal { lock, id, last_holder: None, stranger_reported: false }
     }
 
+    /// Returns the names of the lock and the instance, with which each line begins.
+    fn names(&self) -> (&str, &str) {
+        (&self.lock, &self.id)
+    }
+
     /// The argument `displaced` is the holder that its row named.
     pub(crate) fn began(
         &mut self,
@@ -40,12 +45,11 @@ impl Journal {
         displaced: Option<&str>,
         vacancy: Option<Duration>,
     ) {
-        let Journal { lock, id, .. } = &*self;
+        let (lock, id) = self.names();
         let previous = displaced.or(self.last_holder.as_deref());
         let vacancy = vacancy.map(tracing::field::debug);
-        let (is_writer_row, lock, id) = (is_writer_row(lock), &**lock, &**id);
         // A writer's term begins once nobody reads any more.
-        if is_writer_row {
+        if is_writer_row(lock) {
             say(|| tracing::info!(lock, id, %token, how, previous, vacancy, "stops new readers"));
         } else {
             say(|| tracing::info!(lock, id, %token, how, previous, vacancy, "term begins"));
@@ -54,8 +58,7 @@ impl Journal {
     }
 
     pub(crate) fn ended(&self, token: FencingToken, end: &TermEnd) {
-        let Journal { lock, id, .. } = self;
-        let (lock, id) = (&**lock, &**id);
+        let (lock, id) = self.names();
         let row = match end {
             TermEnd::LetGo => {
                 say(|| tracing::info!(lock, id, %token, row = "is to be released", "term ends"));
@@ -72,8 +75,7 @@ impl Journal {
     }
 
     pub(crate) fn released(&self, token: FencingToken, outcome: &ReleaseOutcome) {
-        let Journal { lock, id, .. } = self;
-        let (lock, id) = (&**lock, &**id);
+        let (lock, id) = self.names();
         say(|| match outcome {
             ReleaseOutcome::Released => {
                 tracing::info!(lock, id, %token, act = "release", "lock released")
@@ -97,8 +99,7 @@ impl Journal {
     }
 
     pub(crate) fn loop_gone(&self, held: Option<FencingToken>, leaving: Option<FencingToken>) {
-        let Journal { lock, id, .. } = self;
-        let (lock, id) = (&**lock, &**id);
+        let (lock, id) = self.names();
         say(|| match (held, leaving) {
             (Some(token), _) => tracing::warn!(
                 lock,
@@ -122,8 +123,7 @@ impl Journal {
     }
 
     pub(crate) fn last_handle_gone(&self, always_wanted: bool) {
-        let Journal { lock, id, .. } = self;
-        let (lock, id) = (&**lock, &**id);
+        let (lock, id) = self.names();
         say(|| {
             if always_wanted {
                 tracing::warn!(lock, id, "the loop ends: its last handle was dropped");
@@ -134,13 +134,13 @@ impl Journal {
     }
 
     pub(crate) fn sends(&self, act: &'static str) {
-        let Journal { lock, id, .. } = self;
-        say(|| tracing::debug!(lock = &**lock, id = &**id, act, "request"));
+        let (lock, id) = self.names();
+        say(|| tracing::debug!(lock, id, act, "request"));
     }
 
     pub(crate) fn answered(&self, act: &'static str, answer: &'static str) {
-        let Journal { lock, id, .. } = self;
-        say(|| tracing::debug!(lock = &**lock, id = &**id, act, answer, "answered"));
+        let (lock, id) = self.names();
+        say(|| tracing::debug!(lock, id, act, answer, "answered"));
     }
 
     pub(crate) fn failed(
@@ -150,8 +150,7 @@ impl Journal {
         error: &Error,
         told: FailureLine,
     ) {
-        let Journal { lock, id, .. } = self;
-        let (lock, id) = (&**lock, &**id);
+        let (lock, id) = self.names();
         let token = held.map(tracing::field::display);
         say(|| match told {
             FailureLine::First => tracing::warn!(lock, id, token, act, %error, "request failed"),
@@ -166,8 +165,7 @@ impl Journal {
 
     /// `by` says what the end of the failures was.
     pub(crate) fn recovered(&self, act: &'static str, over: Recovered, by: &'static str) {
-        let Journal { lock, id, .. } = self;
-        let (lock, id) = (&**lock, &**id);
+        let (lock, id) = self.names();
         let Recovered { count, lasted } = over;
         say(|| tracing::info!(lock, id, act, count, ?lasted, by, "requests fail no more"));
     }
@@ -198,7 +196,7 @@ impl Journal {
             return;
         }
         self.stranger_reported = true;
-        let (lock, id) = (&*self.lock, &*self.id);
+        let (lock, id) = self.names();
         say(|| {
             tracing::warn!(
                 lock,

@@ -1,7 +1,6 @@
 //! A ranked contender as a member of its lock, and the hand-over to a higher one.
 
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
 
 use futures_channel::mpsc;
 use spindle_protocol::fleet::{Contest, Ranked, declare_early};
@@ -16,12 +15,9 @@ use crate::names::members_prefix;
 use crate::runloop::{BatchedRow, Command, Driver, LockRow, RowRole, overdue_limit};
 use crate::settings::{Rank, Settings};
 use crate::store::Table;
-use crate::store::membership::{remove_released, tidy};
+use crate::store::membership::{TIDY_INTERVAL, remove_released, tidy};
 use crate::system::chance;
 use crate::term::{Published, say};
-
-/// The interval between searches for rows of members that are long gone.
-const TIDY_INTERVAL: Duration = Duration::from_secs(600);
 
 /// A ranked contender, which is a member of its lock while somebody wants it.
 pub(crate) struct RankedContender {
@@ -146,7 +142,7 @@ impl RankedContender {
         let interval = if self.rank.preempts { poll } else { TIDY_INTERVAL };
         let mut tidied = Instant::now();
         loop {
-            sleep(interval.mul_f64(1.0 - chance::random::<f64>() / 4.0)).await;
+            sleep(chance::jittered(interval)).await;
             let is_leading = self.rank.preempts && self.lock.has_lock().is_some();
             let is_untidy = tidied.elapsed() >= TIDY_INTERVAL / 2;
             if !is_leading && !is_untidy {

@@ -13,7 +13,6 @@ use super::past_term::{HistoryEnd, PastTerm};
 use super::walk::{Past, Version, Walk};
 use crate::batch::Need;
 use crate::error::{self, Error, Missing, Result};
-use crate::names::{check_lock_name, check_table_name};
 use crate::operate::LockState;
 use crate::store::{REQUEST_LIMIT, Table, read_rows};
 
@@ -69,8 +68,7 @@ impl History {
     ///
     /// Dropping the future loses nothing: the next call begins with the same term.
     pub async fn next(&mut self) -> Result<Option<PastTerm>> {
-        check_table_name(&self.table.name)?;
-        check_lock_name(&self.lock)?;
+        self.table.check_lock(&self.lock)?;
         // An interrupted or dropped step is begun anew.
         let mut walk = self.walk.clone();
         let past = LockRow { table: &self.table, lock: &self.lock, pace: self.pace };

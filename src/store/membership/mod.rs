@@ -3,7 +3,5 @@
 mod poll;
 mod tidy;
 
-pub(crate) use poll::{
-    Rows, holder, lives, poll, poll_beside, poll_in_turn, poll_to_tidy, taken_until,
-};
-pub(crate) use tidy::{remove_released, tidy};
+pub(crate) use poll::{Rows, holder, lives, poll, poll_in_turn, taken_until};
+pub(crate) use tidy::{TIDY_INTERVAL, remove_released, search_and_tidy, tidy, tidy_pause};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_protocol::fleet::{Join, Life, joins};
-use spindle_protocol::{Row, StoredRow, Timestamp, is_takeover_key};
+use spindle_protocol::{Row, StoredRow, Timestamp};
 
 use crate::batch::{Charge, Repeats, Snapshot};
 use crate::error::Result;
-use crate::names::subject;
+use crate::names::looks_like_takeover_row;
 use crate::store::{REQUEST_LIMIT, Table};
 
 /// The rows of some ranges, takeover rows apart.
@@ -22,33 +22,18 @@ pub(crate) struct Rows {
     pub(crate) with_leases: bool,
 }
 
-/// Reads all rows with these prefixes, each of which ends with `/`.
-pub(crate) async fn poll(table: &Arc<Table>, prefixes: &[&str]) -> Result<Rows> {
-    poll_beside(table, &[], prefixes).await
-}
-
-/// As [`poll_beside`], for one that polls by itself: a poll that repeats a failure is charged (I8).
+/// As [`poll`], for one that polls by itself: a poll that repeats a failure is charged (I8).
 pub(crate) async fn poll_in_turn(
-    table: &Arc<Table>,
+    table: &Table,
     repeats: &Repeats,
     keys: &[&str],
     prefixes: &[&str],
 ) -> Result<Rows> {
-    repeats.send(table.budget(), Charge::Read, poll_beside(table, keys, prefixes)).await
+    repeats.send(table.budget(), Charge::Read, poll(table, keys, prefixes)).await
 }
 
-/// As [`poll`], to find rows that nobody needs any more.
-pub(crate) async fn poll_to_tidy(table: &Arc<Table>, prefix: &str) -> Result<Rows> {
-    let polling = async { poll(table, &[prefix]).await };
-    table.budget().tidying(|| subject(prefix), Charge::Read, REQUEST_LIMIT, polling).await
-}
-
-/// Reads the rows of these keys, and all rows with these prefixes.
-pub(crate) async fn poll_beside(
-    table: &Arc<Table>,
-    keys: &[&str],
-    prefixes: &[&str],
-) -> Result<Rows> {
+/// Reads the rows of these keys, and all rows with these prefixes, each of which ends with `/`.
+pub(crate) async fn poll(table: &Table, keys: &[&str], prefixes: &[&str]) -> Result<Rows> {
     let keys = keys.iter().map(|key| Arc::from(*key)).collect();
     // `0` is the character after `/`.
     let end = |prefix: &str| format!("{}0", prefix.trim_end_matches('/'));
@@ -56,10 +41,7 @@ pub(crate) async fn poll_beside(
     let Snapshot { rows, read_at, with_lease } =
         table.store.rows(keys, ranges, REQUEST_LIMIT).await?;
     let rows = rows.into_iter();
-    let is_takeover = |row: &StoredRow| {
-        let lock = row.key.rsplit_once('_').map(|(lock, _)| lock);
-        row.is_takeover() && lock.is_some_and(|lock| is_takeover_key(lock, &row.key))
-    };
+    let is_takeover = |row: &StoredRow| row.is_takeover() && looks_like_takeover_row(&row.key);
     let (takeovers, rows): (Vec<_>, Vec<_>) = rows.partition(is_takeover);
     let takeovers = takeovers.into_iter().map(|row| row.key).collect();
     Ok(Rows { rows, takeovers, read_at, with_leases: with_lease })

@@ -5,20 +5,39 @@ use std::time::Duration;
 
 use spindle_protocol::{Change, Row, Timestamp, is_takeover_key};
 
-use super::poll::{Rows, taken_until};
+use super::poll::{Rows, poll, taken_until};
 use crate::batch::{Charge, CommitOutcome, Need};
 use crate::error::Error;
+use crate::names::subject;
 use crate::store::{REQUEST_LIMIT, Table};
+use crate::system::chance;
 use crate::term::say;
 
 /// The most rows in one transaction.
 const ROWS_MAX: usize = 100;
 /// The least time that a row stays after it fell vacant; ten leases if that is longer.
 const AGE_MIN: Duration = Duration::from_secs(60);
+/// From one search for the rows of those that are gone to the next, at the most.
+pub(crate) const TIDY_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Returns the time to the next search.
+pub(crate) fn tidy_pause() -> Duration {
+    TIDY_INTERVAL.mul_f64(0.5 + chance::random::<f64>() / 2.0)
+}
+
+/// Finds the rows with this prefix of those that have been gone for long, and deletes them. A failure
+/// is left to the next time.
+pub(crate) async fn search_and_tidy(table: &Table, prefix: &str, lease: Duration) {
+    let (doing, polling) = (|| subject(prefix), async { poll(table, &[], &[prefix]).await });
+    let found = table.budget().tidying(doing, Charge::Read, REQUEST_LIMIT, polling).await;
+    if let Ok(found) = found {
+        tidy(table, &found, lease).await;
+    }
+}
 
 /// Deletes the rows of members and readers that have been gone for long, each on the condition that
 /// nothing has changed it meanwhile. The rest is left to the next time.
-pub(crate) async fn tidy(table: &Arc<Table>, found: &Rows, lease: Duration) {
+pub(crate) async fn tidy(table: &Table, found: &Rows, lease: Duration) {
     let read_at = found.read_at;
     let is_old = |row: &Row| is_long_vacant(row, lease, read_at);
     let old = found.rows.iter().filter(|full| is_old(&full.row())).take(ROWS_MAX);
@@ -67,7 +86,7 @@ fn is_long_vacant(row: &Row, lease: Duration, read_at: Timestamp) -> bool {
 /// Deletes the row of a member that has left, unless it has come again.
 ///
 /// If that can't be done, another member deletes the row later.
-pub(crate) async fn remove_released(table: &Arc<Table>, key: &str) {
+pub(crate) async fn remove_released(table: &Table, key: &str) {
     let removed = async {
         let (found, _) = table.read(key, REQUEST_LIMIT).await?;
         let Some(row) = found.map(|full| full.row()).filter(Row::is_released) else {
