@@ -110,9 +110,9 @@ impl LockBuilder {
     }
 
     /// Returns the same settings for a row of the library's own.
-    pub(crate) fn for_row(&self, key: String, info: Option<String>) -> LockBuilder {
+    pub(crate) fn for_row(&self, key: String) -> LockBuilder {
         let (is_reserved, rank, preempts) = (true, None, false);
-        LockBuilder { name: key, is_reserved, info, rank, preempts, ..self.clone() }
+        LockBuilder { name: key, is_reserved, rank, preempts, ..self.clone() }
     }
 
     /// Says if the library itself asks again for what another instance failed at.
@@ -129,10 +129,6 @@ impl LockBuilder {
     /// Fixes the id, and says it.
     pub(crate) fn fix_id(&mut self) -> String {
         self.id.get_or_insert_with(default_id).clone()
-    }
-
-    pub(crate) fn said_info(&self) -> Option<String> {
-        self.info.clone()
     }
 
     /// Sets how this instance is called in the table and in logs; for people, so keep it readable.
@@ -423,7 +419,7 @@ impl LockBuilder {
         check_part("lock name", &self.name)
             .and_then(|()| check_part("id", id))
             .map_err(|error| refuse(&error))?;
-        let row = self.for_row(member_key(&self.name, id), Some(format!("rank {rank}")));
+        let row = self.for_row(member_key(&self.name, id)).info(format!("rank {rank}"));
         let member = row.id(id).settings().map_err(|error| refuse(&error))?;
         let (preempts, may_have_past) = (self.preempts, self.has_id());
         Ok(Some(Rank { rank, preempts, member: Arc::new(member), may_have_past }))

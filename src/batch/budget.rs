@@ -182,10 +182,6 @@ impl Budgets {
         Budgets { shared, heartbeats: Bucket::new(16, Duration::from_secs(1), 2, now) }
     }
 
-    pub(super) fn shared(&self) -> &Arc<Budget> {
-        &self.shared
-    }
-
     pub(super) fn refill(&mut self, now: Instant) {
         self.heartbeats.refill(now);
     }

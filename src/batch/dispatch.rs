@@ -41,6 +41,7 @@ const TURNS_MAX: usize = 16;
 pub(crate) struct Dispatcher {
     store: Arc<dyn Store>,
     inbox: mpsc::UnboundedReceiver<Arc<Op>>,
+    budget: Arc<Budget>,
     queues: Queues,
     in_flight: BTreeMap<u64, InFlight>,
     responses: FuturesUnordered<BoxFuture<'static, (u64, Response)>>,
@@ -68,7 +69,8 @@ impl Dispatcher {
         Dispatcher {
             store,
             inbox,
-            queues: Queues::new(budget, Instant::now()),
+            queues: Queues::new(Arc::clone(&budget), Instant::now()),
+            budget,
             in_flight: BTreeMap::new(),
             responses: FuturesUnordered::new(),
             sent: 0,
@@ -78,7 +80,7 @@ impl Dispatcher {
 
     /// Runs until the last handle is gone: then nobody waits for an answer any more.
     pub(crate) async fn run(mut self) {
-        let budget = Arc::clone(self.queues.budget());
+        let budget = Arc::clone(&self.budget);
         loop {
             let now = Instant::now();
             let mut refunded = std::pin::pin!(budget.refunded());

@@ -133,11 +133,6 @@ impl Queues {
         parts.into_iter().chain(paid).chain(later).min()
     }
 
-    /// Returns the budget that this batcher shares.
-    pub(crate) fn budget(&self) -> &Arc<Budget> {
-        self.budgets.shared()
-    }
-
     /// Notes that a request is no longer on its way.
     pub(crate) fn arrived(&mut self, batch: &Batch, sent: Instant, reply: Reply) {
         let (class, acts, is_done) = (batch.class, batch.ops.len(), reply == Reply::Answered);

@@ -1,7 +1,6 @@
 //! The texts of errors, for people.
 
 use std::fmt;
-use std::time::Duration;
 
 use google_cloud_gax::error::rpc::Code;
 
@@ -66,7 +65,11 @@ impl fmt::Display for Error {
                 "lock `{lock}`: what ran under it blocks its thread and could not be stopped; the \
                  lease is left to run out"
             ),
-            Kind::Stalled { lock, overdue } => write_stalled(f, lock, *overdue),
+            Kind::Stalled { lock, overdue } => write!(
+                f,
+                "lock `{lock}`: the background loop ought to have run {overdue:?} ago; its runtime is \
+                 blocked, or nothing drives it"
+            ),
             Kind::Task { lock, what, .. } => write!(f, "lock `{lock}`: {what}"),
             Kind::Abandoned { lock } => write!(
                 f,
@@ -92,14 +95,6 @@ fn write_refusal(
     } else {
         write!(f, "{doing}: {told}")
     }
-}
-
-fn write_stalled(f: &mut fmt::Formatter<'_>, lock: &str, overdue: Duration) -> fmt::Result {
-    write!(
-        f,
-        "lock `{lock}`: the background loop ought to have run {overdue:?} ago; its runtime is \
-         blocked, or nothing drives it"
-    )
 }
 
 fn write_end(f: &mut fmt::Formatter<'_>, end: Option<&TermEnd>) -> fmt::Result {

@@ -68,20 +68,17 @@ pub struct Fence {
 impl Term {
     /// Returns the fence that makes a write in the same database conditional on this term.
     pub fn fence(&self) -> Fence {
-        Fence::new(self.table(), self.lock(), self.token(), self.writer().as_str())
-            .of_term(self.clone())
+        Fence {
+            table: self.table().to_string(),
+            lock: self.lock().to_string(),
+            token: self.token(),
+            writer: self.writer().to_string(),
+            term: Some(self.clone()),
+        }
     }
 }
 
 impl Fence {
-    pub(crate) fn new(table: &str, lock: &str, token: FencingToken, writer: &str) -> Fence {
-        Fence { table: table.into(), lock: lock.into(), token, writer: writer.into(), term: None }
-    }
-
-    pub(crate) fn of_term(self, term: Term) -> Fence {
-        Fence { term: Some(term), ..self }
-    }
-
     /// Returns the token of the term.
     pub fn token(&self) -> FencingToken {
         self.token

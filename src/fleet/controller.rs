@@ -97,8 +97,8 @@ impl Controller {
         let lock = member.settings_of_rows().clone();
         let shares = shares_prefix(member.group(), name);
         let declares = Declaration::new(*count, *weight, costs.clone());
-        let info = Some(declares.to_string());
-        let own = lock.for_row(format!("{shares}{}", member.id()), info).build()?;
+        let own = lock.for_row(format!("{shares}{}", member.id()));
+        let own = own.info(declares.to_string()).build()?;
         let settings = own.settings()?;
         let timing = &settings.timing;
         let place = Place {
@@ -113,7 +113,7 @@ impl Controller {
             repeats: Arc::default(),
         };
         // The longest key is that of the last shard.
-        lock.for_row(place.shard_key(*count), None).build()?;
+        lock.for_row(place.shard_key(*count)).build()?;
         Ok(Controller {
             share: Share::new(member.id(), timing.lease, timing.poll_interval),
             member: member.clone(),
@@ -192,9 +192,8 @@ impl Controller {
             let pause = match polled {
                 Ok(polled) => {
                     let early = self.place.early_lives(self.member.id(), &polled);
-                    let info = Some(self.place.declares.with_early(early));
-                    let key = self.place.share_key(self.member.id());
-                    self.own = self.lock.for_row(key, info).build()?;
+                    let row = self.lock.for_row(self.place.share_key(self.member.id()));
+                    self.own = row.info(self.place.declares.with_early(early)).build()?;
                     break;
                 }
                 Err(error) => self.pause_after(&error),
@@ -376,7 +375,7 @@ impl Controller {
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let lock = self.lock.for_row(self.place.shard_key(shard), self.lock.said_info());
+        let lock = self.lock.for_row(self.place.shard_key(shard));
         let worker = Worker {
             number: shard,
             numbers_since: self.place.numbers_since,

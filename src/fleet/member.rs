@@ -91,7 +91,7 @@ impl MemberBuilder {
         let id = lock.fix_id();
         check_part("group", &group)?;
         check_part("member id", &id)?;
-        let own = lock.for_row(member_key(&group, &id), lock.said_info()).build()?;
+        let own = lock.for_row(member_key(&group, &id)).build()?;
         Ok(Member(Arc::new(Inner { table, group, id, is_named, lock, own })))
     }
 }

@@ -5,18 +5,13 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use spindle_protocol::{StoredRow, Timestamp};
-use tokio::time::{Instant, sleep_until};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::names::{check_part, check_table_name, members_prefix};
-use crate::operate::DEFAULT_LEASE;
+use crate::operate::{DEFAULT_LEASE, Polls};
 use crate::store::Table;
 use crate::store::membership::{holder, poll};
 use crate::token::FencingToken;
-
-const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
-const INTERVAL_MIN: Duration = Duration::from_millis(1);
-const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The members of a group, as anyone sees them. Made by [`LockTable::members`](crate::LockTable::members).
 ///
@@ -33,9 +28,8 @@ pub struct Members {
     group: String,
     /// The lease of a member whose row tells none: the table lacks the column.
     lease: Duration,
-    interval: Duration,
+    polls: Polls,
     reported: Option<Vec<(String, FencingToken)>>,
-    poll_at: Option<Instant>,
 }
 
 /// One live member of a group.
@@ -69,14 +63,7 @@ impl MemberState {
 
 impl Members {
     pub(crate) fn new(table: Arc<Table>, group: String) -> Members {
-        Members {
-            table,
-            group,
-            lease: DEFAULT_LEASE,
-            interval: INTERVAL_DEFAULT,
-            reported: None,
-            poll_at: None,
-        }
+        Members { table, group, lease: DEFAULT_LEASE, polls: Polls::new(), reported: None }
     }
 
     /// Judges members whose rows tell no lease by this one.
@@ -87,7 +74,7 @@ impl Members {
     /// Sets the time from one poll of [`next`](Members::next) to the following one; 1 s by default,
     /// from 1 ms to a day.
     pub fn interval(mut self, interval: Duration) -> Members {
-        self.interval = interval;
+        self.polls.interval = interval;
         self
     }
 
@@ -95,7 +82,7 @@ impl Members {
     ///
     /// # Errors
     ///
-    /// [`is_config`](Error::is_config) for a group that can't be; otherwise why Spanner could not be
+    /// [`is_config`](crate::Error::is_config) for a group that can't be; otherwise why Spanner could not be
     /// asked within 5 s.
     ///
     /// # Cancellation safety
@@ -126,26 +113,18 @@ impl Members {
     ///
     /// # Errors
     ///
-    /// As [`list`](Members::list); [`is_config`](Error::is_config) also for an interval that is too
+    /// As [`list`](Members::list); [`is_config`](crate::Error::is_config) also for an interval that is too
     /// short or too long. The next call polls again, an interval later.
     ///
     /// # Cancellation safety
     ///
     /// Dropping the future loses nothing: the next call reports the change.
     pub async fn next(&mut self) -> Result<Vec<MemberState>> {
-        let Members { group, interval, .. } = &*self;
-        if !(INTERVAL_MIN..=INTERVAL_MAX).contains(interval) {
-            return Err(Error::config(format!(
-                "group `{group}`: interval {interval:?} between polls; expected {INTERVAL_MIN:?} to \
-                 {INTERVAL_MAX:?}"
-            )));
-        }
+        let subject = format!("group `{}`", self.group);
         loop {
-            if let Some(poll_at) = self.poll_at {
-                sleep_until(poll_at).await;
-            }
+            self.polls.turn(&subject).await?;
             let polled = self.list().await;
-            self.poll_at = Some(Instant::now() + self.interval);
+            self.polls.polled(self.polls.interval);
             let members = polled?;
             let seen = members.iter().map(|member| (member.id.clone(), member.token)).collect();
             if self.reported.as_ref() != Some(&seen) {

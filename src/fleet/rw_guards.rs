@@ -34,8 +34,7 @@ impl ReadGuard {
     ///
     /// Once polled, the release goes on whether or not the future is dropped.
     pub async fn release(self) -> ReleaseOutcome {
-        let ReadGuard { guard, _reading } = self;
-        guard.release().await
+        self.guard.release().await
     }
 }
 
@@ -73,8 +72,7 @@ impl WriteGuard {
     ///
     /// Once polled, the release goes on whether or not the future is dropped.
     pub async fn release(self) -> ReleaseOutcome {
-        let WriteGuard { guard, term: _, _turn } = self;
-        guard.release().await
+        self.guard.release().await
     }
 }
 

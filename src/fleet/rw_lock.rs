@@ -78,7 +78,7 @@ impl RwLockBuilder {
         let id = lock.fix_id();
         check_part("id of a reader or writer", &id)?;
         let writer_row = writer_key(&name);
-        let settings = lock.for_row(writer_row.clone(), lock.said_info()).settings()?;
+        let settings = lock.for_row(writer_row.clone()).settings()?;
         Ok(RwLock(Arc::new(Inner {
             readers: readers_prefix(&name),
             table,
@@ -206,7 +206,7 @@ impl RwLock {
     /// Outside of a tokio runtime.
     pub async fn read_within(&self, limit: Duration) -> Result<ReadGuard> {
         let (key, reader) = (&*self.0.writer_row, self.reader());
-        let trouble = || reader.published().last_cause();
+        let trouble = || reader.published().vitals().last_cause();
         within(limit, key, "try_read", self.read_by(&reader), trouble).await
     }
 
@@ -271,7 +271,7 @@ impl RwLock {
     pub async fn write_within(&self, limit: Duration) -> Result<WriteGuard> {
         self.refuse_reader()?;
         let (key, (writer, row)) = (&*self.0.writer_row, self.writer());
-        let trouble = || self.trouble().or_else(|| writer.published().last_cause());
+        let trouble = || self.trouble().or_else(|| writer.published().vitals().last_cause());
         within(limit, key, "try_write", self.write_by(&writer, &row), trouble).await
     }
 
@@ -326,7 +326,7 @@ impl RwLock {
         let key = format!("{readers}{id}-{:016x}", chance::random::<u64>());
         let reader = Reader::new(&**writer_row, &**id, lease);
         let row_role = RowRole::Reader(Arc::new(Mutex::new(reader)));
-        let settings = lock.for_row(key, lock.said_info()).settings();
+        let settings = lock.for_row(key).settings();
         Spindle::in_role(Arc::clone(table), settings, row_role)
     }
 

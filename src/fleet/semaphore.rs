@@ -89,7 +89,7 @@ impl SemaphoreBuilder {
         }
         lock.fix_id();
         let prefix = permits_prefix(&name);
-        let settings = lock.for_row(format!("{prefix}{permits}"), lock.said_info()).settings()?;
+        let settings = lock.for_row(format!("{prefix}{permits}")).settings()?;
         Ok(Semaphore(Arc::new(Inner {
             table,
             name,
@@ -294,7 +294,7 @@ impl Semaphore {
     /// Tries the permit; nothing if it is taken.
     async fn take(&self, place: Place) -> Result<Option<Permit>> {
         let key = format!("{}{}", self.0.prefix, place.number);
-        let lock = self.0.lock.for_row(key, self.0.lock.said_info());
+        let lock = self.0.lock.for_row(key);
         let lock = lock.repeats(self.is_in_trouble()).build()?;
         let Some(guard) = lock.try_acquire().await? else { return Ok(None) };
         self.note(None);

@@ -225,7 +225,8 @@ impl Worker {
         let work = move |term| async move {
             task(Shard { number, count, term, handed_over, leaves: left }).await
         };
-        let (began, stop_limit) = (Instant::now(), stop_limit(&lock));
+        let began = Instant::now();
+        let stop_limit = lock.settings().map(|settings| settings.stop_limit).unwrap_or_default();
         let ended = lock::run(&guard, &orders, stop_limit, work).await;
         let is_lost = matches!(ended, Ended::Stopped(Why::Lost, _) | Ended::Unstoppable(..));
         let lost = is_lost.then(|| view.tell(ShardEvent::Lost { shard: number }));
@@ -298,10 +299,6 @@ impl Worker {
             }
         }
     }
-}
-
-fn stop_limit(lock: &Spindle) -> Duration {
-    lock.settings().map(|settings| settings.stop_limit).unwrap_or_default()
 }
 
 impl fmt::Display for Shard {

@@ -70,15 +70,12 @@ impl Resize {
 
     async fn carry_out(self) -> Result<ShardCount> {
         let Resize { table, group, name, count: to, keeps } = self;
-        check_table_name(&table.name)?;
-        check_part("group", &group)?;
-        check_part("shards", &name)?;
+        let row = row_of(&table, &group, &name)?;
         if !(1..=SHARDS_MAX).contains(&to) {
             return Err(Error::config(format!(
                 "shards `{group}/{name}`: move to {to}; expected 1 to {SHARDS_MAX}"
             )));
         }
-        let row = CountRow::new(table, &group, &name);
         let deadline = Instant::now() + REQUEST_LIMIT;
         let mut first = None;
         loop {
@@ -130,13 +127,17 @@ pub(crate) async fn shard_count(
     group: &str,
     name: &str,
 ) -> Result<Option<ShardCount>> {
-    check_table_name(&table.name)?;
-    check_part("group", group)?;
-    check_part("shards", name)?;
-    let row = CountRow::new(Arc::clone(table), group, name);
+    let row = row_of(table, group, name)?;
     match CountNamed::by(despite_others(|| row.read()).await?.as_ref()) {
         CountNamed::Nothing => Ok(None),
         CountNamed::Unreadable => Err(row.unreadable()),
         CountNamed::Count(count) => Ok(Some(count.into())),
     }
+}
+
+fn row_of(table: &Arc<Table>, group: &str, name: &str) -> Result<CountRow> {
+    check_table_name(&table.name)?;
+    check_part("group", group)?;
+    check_part("shards", name)?;
+    Ok(CountRow::new(Arc::clone(table), group, name))
 }

@@ -138,7 +138,7 @@ impl Spindle {
     ///
     /// As `acquire`.
     pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
-        let trouble = || self.published().last_cause();
+        let trouble = || self.published().vitals().last_cause();
         within(limit, self.name(), "try_acquire", self.acquire(), trouble).await
     }
 

@@ -103,7 +103,9 @@ impl Spindle {
         name: impl Into<String>,
     ) -> Spindle {
         let table = Table::new(Connection::given(client), table.into());
-        LockBuilder::new(Arc::new(table), name.into()).build_anyway()
+        let builder = LockBuilder::new(Arc::new(table), name.into());
+        let settings = builder.settings();
+        Spindle::from_settings(builder.table, settings)
     }
 
     pub(crate) fn from_settings(table: Arc<Table>, settings: Result<Settings>) -> Spindle {
@@ -250,10 +252,6 @@ impl Spindle {
         WaiterGuard(self.clone())
     }
 
-    pub(crate) fn only_task(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.0.only_task)
-    }
-
     pub(super) fn is_wanted_by(&self, count: impl FnOnce(usize) -> usize) {
         if let Some(wanted) = &self.0.wanted {
             wanted.send_modify(|waiters| *waiters = count(*waiters));
@@ -327,12 +325,6 @@ impl LockBuilder {
     pub fn build(self) -> Result<Spindle> {
         let settings = self.settings()?;
         Ok(Spindle::from_settings(self.table, Ok(settings)))
-    }
-
-    /// Builds as `build` does, but keeps an error for `run` to say.
-    pub(crate) fn build_anyway(self) -> Spindle {
-        let settings = self.settings();
-        Spindle::from_settings(self.table, settings)
     }
 }
 

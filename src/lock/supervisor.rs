@@ -97,8 +97,8 @@ impl Supervisor {
     /// the right to run the next one; nothing if that is not wanted any more.
     async fn last_task_ends(&mut self) -> Result<Option<OwnedSemaphorePermit>> {
         let Orders { cancel, dropped, .. } = &self.orders;
-        let only_task = self.lock.only_task();
-        if let Ok(permit) = Arc::clone(&only_task).try_acquire_owned() {
+        let only_task = &self.lock.shared().only_task;
+        if let Ok(permit) = Arc::clone(only_task).try_acquire_owned() {
             self.is_blocked = false;
             return Ok(Some(permit));
         }
@@ -111,7 +111,7 @@ impl Supervisor {
         }
         let permit = tokio::select! {
             biased;
-            permit = only_task.acquire_owned() => permit.ok(),
+            permit = Arc::clone(only_task).acquire_owned() => permit.ok(),
             () = dropped.cancelled() => None,
             () = cancel.cancelled() => None,
         };

@@ -1,10 +1,9 @@
 //! The holder of an instance's lock, asked of Spanner or remembered.
 
-use chrono::DateTime;
 use spindle_protocol::{Observation, Row, Timestamp};
 
 use super::inspect::read_state;
-use super::state::{Holding, LockState};
+use super::state::LockState;
 use crate::error::Result;
 use crate::lock::Spindle;
 use crate::term::Term;
@@ -52,18 +51,8 @@ impl Spindle {
         let age_nanoseconds = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
         let heartbeat = Timestamp(now.0.saturating_sub(age_nanoseconds)).max(token);
         let row = Row { heartbeat, token, writer: term.writer().clone(), lease: Some(lease) };
-        Some(LockState {
-            name: settings.name.to_string(),
-            holding: Holding::Held { id: settings.id.to_string() },
-            token: Some(term.token()),
-            heartbeat_age: Some(age),
-            lease: Some(lease),
-            info: settings.info.clone(),
-            kept_away: None,
-            obstacle: None,
-            read_at: DateTime::from_timestamp_nanos(now.0),
-            row: Some(row),
-        })
+        let state = LockState::of(&settings.name, Some((row, settings.info.clone())), now);
+        Some(LockState { heartbeat_age: Some(age), ..state })
     }
 
     /// Returns the state that the last poll saw, unless the lease that it saw has run out since.

@@ -27,6 +27,7 @@ pub use history::{Past, Version};
 pub(crate) use inspect::inspect;
 pub use list::LockList;
 pub use observe::Observer;
+pub(crate) use observe::Polls;
 pub(crate) use remove::remove;
 pub(crate) use state::DEFAULT_LEASE;
 pub use state::{Holding, KeptAway, LockState, Obstacle};

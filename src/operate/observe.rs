@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_protocol::LEASE_MAX;
 use tokio::time::{Instant, sleep_until};
 
 use super::inspect::read_state;
@@ -11,7 +12,39 @@ use crate::token::FencingToken;
 
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
-const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The polls of one that works only while it is awaited.
+#[derive(Clone, Debug)]
+pub(crate) struct Polls {
+    pub(crate) interval: Duration,
+    next: Option<Instant>,
+}
+
+impl Polls {
+    pub(crate) fn new() -> Polls {
+        Polls { interval: INTERVAL_DEFAULT, next: None }
+    }
+
+    /// Waits until it is time to poll; refuses an interval that is too short or too long.
+    pub(crate) async fn turn(&self, subject: &str) -> Result<()> {
+        let interval = self.interval;
+        if !(INTERVAL_MIN..=LEASE_MAX).contains(&interval) {
+            return Err(Error::config(format!(
+                "{subject}: interval {interval:?} between polls; expected {INTERVAL_MIN:?} to \
+                 {LEASE_MAX:?}"
+            )));
+        }
+        if let Some(next) = self.next {
+            sleep_until(next).await;
+        }
+        Ok(())
+    }
+
+    /// Notes that it has polled, and is to poll again after a pause.
+    pub(crate) fn polled(&mut self, pause: Duration) {
+        self.next = Some(Instant::now() + pause);
+    }
+}
 
 /// Reports who leads, each time that it is somebody else or nobody. Made by
 /// [`LockTable::observe`](crate::LockTable::observe).
@@ -34,15 +67,14 @@ const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Observer {
     table: Arc<Table>,
     lock: String,
-    interval: Duration,
+    polls: Polls,
     /// The term that was reported last, or that there was none.
     reported: Option<Option<FencingToken>>,
-    poll_at: Option<Instant>,
 }
 
 impl Observer {
     pub(crate) fn new(table: Arc<Table>, lock: String) -> Observer {
-        Observer { table, lock, interval: INTERVAL_DEFAULT, reported: None, poll_at: None }
+        Observer { table, lock, polls: Polls::new(), reported: None }
     }
 
     /// Sets the time from one poll to the next; 1 s by default, from 1 ms to a day.
@@ -50,7 +82,7 @@ impl Observer {
     /// A change is reported at most this much late. Terms that begin and end between two polls
     /// are not seen.
     pub fn interval(mut self, interval: Duration) -> Observer {
-        self.interval = interval;
+        self.polls.interval = interval;
         self
     }
 
@@ -70,20 +102,12 @@ impl Observer {
     ///
     /// Dropping the future loses nothing: the change is reported by the next call.
     pub async fn next(&mut self) -> Result<LockState> {
-        if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&self.interval) {
-            let Observer { lock, interval, .. } = self;
-            return Err(Error::config(format!(
-                "lock `{lock}`: observer's interval {interval:?}; expected {INTERVAL_MIN:?} to \
-                 {INTERVAL_MAX:?}"
-            )));
-        }
+        let subject = format!("lock `{}`", self.lock);
         loop {
-            if let Some(poll_at) = self.poll_at {
-                sleep_until(poll_at).await;
-            }
+            self.polls.turn(&subject).await?;
             let polled = read_state(&self.table, &self.lock).await;
-            let pause = polled.as_ref().map_or(self.interval, |state| self.pause(state));
-            self.poll_at = Some(Instant::now() + pause);
+            let pause = polled.as_ref().map_or(self.polls.interval, |state| self.pause(state));
+            self.polls.polled(pause);
             let state = polled?;
             let term = state.token.filter(|_| state.is_held());
             if self.reported != Some(term) {
@@ -98,9 +122,9 @@ impl Observer {
         match (&state.holding, state.heartbeat_age) {
             (Holding::Held { .. }, Some(age)) => {
                 let lease = state.lease.unwrap_or(DEFAULT_LEASE);
-                self.interval.min(lease.saturating_sub(age)).max(INTERVAL_MIN)
+                self.polls.interval.min(lease.saturating_sub(age)).max(INTERVAL_MIN)
             }
-            _ => self.interval,
+            _ => self.polls.interval,
         }
     }
 }

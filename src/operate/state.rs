@@ -183,32 +183,29 @@ impl LockState {
         asked_at: Timestamp,
     ) -> LockState {
         let read_at = DateTime::from_timestamp_nanos(asked_at.0);
-        let Some((row, info)) = found else {
-            return LockState {
-                name: name.to_string(),
-                holding: Holding::NeverHeld,
-                token: None,
-                heartbeat_age: None,
-                lease: None,
-                info: None,
-                kept_away: None,
-                obstacle: None,
-                read_at,
-                row: None,
-            };
+        let never_held = LockState {
+            name: name.to_string(),
+            holding: Holding::NeverHeld,
+            token: None,
+            heartbeat_age: None,
+            lease: None,
+            info: None,
+            kept_away: None,
+            obstacle: None,
+            read_at,
+            row: None,
         };
+        let Some((row, info)) = found else { return never_held };
         let age = asked_at.since(row.heartbeat);
         LockState {
-            name: name.to_string(),
             holding: holding(&row, asked_at),
             token: Some(FencingToken::from_timestamp(row.token)),
             heartbeat_age: (!row.is_released()).then_some(age),
             lease: row.lease,
             info,
             kept_away: kept_away(&row, asked_at),
-            obstacle: None,
-            read_at,
             row: Some(row),
+            ..never_held
         }
     }
 }

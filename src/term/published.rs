@@ -11,7 +11,7 @@ use super::validity::Validity;
 use super::vitals::Vitals;
 use super::watch::TermWatch;
 use super::{Term, moment, nanoseconds};
-use crate::error::{Error, TermEnd};
+use crate::error::TermEnd;
 use crate::system::Clock;
 use crate::token::FencingToken;
 
@@ -92,11 +92,6 @@ impl Published {
     pub(crate) fn loop_ended(&self, by_itself: bool) {
         self.ended(TermEnd::Abandoned);
         self.vitals().loop_ended(by_itself);
-    }
-
-    /// Returns the error that kept the instance from the lock last, if one still does.
-    pub(crate) fn last_cause(&self) -> Option<Error> {
-        self.vitals().last_cause()
     }
 
     pub(crate) fn health(&self) -> Health {

@@ -176,7 +176,7 @@ impl Vitals {
     }
 
     /// Returns the error that kept the instance from the lock last, if one still does.
-    pub(super) fn last_cause(&self) -> Option<Error> {
+    pub(crate) fn last_cause(&self) -> Option<Error> {
         let last = self.failures(self.clock.now()).max_by_key(|(_, failure)| failure.last);
         last.map(|(_, failure)| failure.error.clone())
     }

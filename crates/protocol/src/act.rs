@@ -156,6 +156,13 @@ pub struct Wake {
     pub spread: Duration,
 }
 
+impl Wake {
+    /// Asks again at this moment, and no later.
+    pub(crate) fn at(at: Moment) -> Wake {
+        Wake { at, spread: Duration::ZERO }
+    }
+}
+
 /// A change of what the owner may believe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Announcement {

@@ -126,7 +126,7 @@ impl Instance {
             Answer::Applied { at } => self.begin(now, attempt, at, decision),
             Answer::Unknown => {
                 self.begin_failed(now);
-                self.phase = Phase::Resolving(attempt, Turn::now(now));
+                self.phase = Phase::Resolving(attempt, Turn::at(now));
             }
             _ if self.stop_by.is_some() => self.phase = Phase::Ended,
             Answer::Rejected(Rejection::TakeoverRowExists) => {
@@ -172,21 +172,18 @@ impl Instance {
         let before = displaced.filter(|token| self.clean.take() != Some(*token));
         // One that failed in an earlier term waits as if it were the same.
         let turn =
-            if self.failures.sweeps > 0 { Turn::Due(self.retry(now)) } else { Turn::now(now) };
+            if self.failures.sweeps > 0 { Turn::Due(self.retry(now)) } else { Turn::at(now) };
         self.tidy = before.map(|before| Tidy { before, turn });
         if self.stop_by.is_some() || !self.wanted {
             let until = now + self.timing.release_limit;
-            let (turn, back_off, next) = (Turn::now(now), BackOff::Poll, Succession::Anyone);
+            let (turn, back_off, next) = (Turn::at(now), BackOff::Poll, Succession::Anyone);
             self.phase =
                 Phase::Releasing(Releasing { term: id, next, displaced, until, turn, back_off });
         } else if now < sent + self.timing.renew_deadline {
             let valid_until = sent + self.timing.validity();
             let writer = id.writer.clone();
             decision.announce = Some(Announcement::Began { token, writer, valid_until });
-            let heartbeat = Turn::Due(Wake {
-                at: sent + self.timing.heartbeat_interval,
-                spread: Duration::ZERO,
-            });
+            let heartbeat = Turn::at(sent + self.timing.heartbeat_interval);
             let (began, renewed) = (sent, sent);
             self.phase = Phase::Holding(Holding { id, displaced, renewed, heartbeat, began });
         } else {
@@ -213,8 +210,7 @@ impl Instance {
             Answer::Applied { .. } => {
                 let valid_until = sent + self.timing.validity();
                 decision.announce = Some(Announcement::Extended { valid_until });
-                let at = sent + self.timing.heartbeat_interval;
-                let heartbeat = Turn::Due(Wake { at, spread: Duration::ZERO });
+                let heartbeat = Turn::at(sent + self.timing.heartbeat_interval);
                 let term = Holding { renewed: sent, heartbeat, ..term };
                 if term.has_lasted() {
                     self.term_works();
@@ -242,7 +238,7 @@ impl Instance {
                 self.term_works();
                 self.phase = Phase::Sweeping { released: *at, back_off };
                 match &mut self.tidy {
-                    Some(tidy) => tidy.turn = Turn::now(now),
+                    Some(tidy) => tidy.turn = Turn::at(now),
                     None => self.left(now, *at, back_off),
                 }
             }
@@ -264,7 +260,7 @@ impl Instance {
         let turn = match answer {
             Answer::Swept { all } => {
                 self.failures.sweeps = 0;
-                (!all).then_some(Turn::now(now))
+                (!all).then_some(Turn::at(now))
             }
             _ => Some(Turn::Due(self.sweep_failed(now))),
         };

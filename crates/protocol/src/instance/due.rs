@@ -1,7 +1,5 @@
 //! The act that is due now, and the time to ask again.
 
-use std::time::Duration;
-
 use super::{Holding, Instance, Phase, Releasing, Tidy, Turn};
 use crate::{Act, Moment, Timing, Wake};
 
@@ -83,7 +81,7 @@ impl Instance {
     }
 
     pub(super) fn next_wake(&self, now: Moment) -> Option<Wake> {
-        let stop = self.stop_by.map(|at| Wake { at, spread: Duration::ZERO });
+        let stop = self.stop_by.map(Wake::at);
         let next = match &self.phase {
             Phase::Standby { poll } => self.wanted.then_some(*poll),
             Phase::Resolving(_, Turn::Due(wake)) => Some(*wake),
@@ -101,7 +99,7 @@ impl Instance {
                     Some(next) if next.at < deadline => {
                         Some(Wake { at: next.at, spread: next.spread.min(deadline.since(next.at)) })
                     }
-                    _ => Some(Wake { at: deadline, spread: Duration::ZERO }),
+                    _ => Some(Wake::at(deadline)),
                 }
             }
             _ => None,

@@ -4,12 +4,11 @@ mod answers;
 mod back_off;
 mod contract;
 mod due;
-mod failures;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::failures::{Failures, LASTING};
+use self::back_off::{Failures, LASTING};
 use crate::{
     Announcement, Decision, EndReason, Event, Moment, Row, Succession, TermId, Timestamp, Timing,
     Wake, Writer,
@@ -135,7 +134,7 @@ impl Instance {
             timing,
             wanted: true,
             attempts: 0,
-            phase: Phase::Standby { poll: Wake { at: now, spread: Duration::ZERO } },
+            phase: Phase::Standby { poll: Wake::at(now) },
             quiet_from: now,
             leftover: None,
             failures: Failures::default(),
@@ -230,11 +229,7 @@ impl Instance {
             // Its answer is never heard.
             self.sweep_failed(now);
         }
-        let poll = if was_lost_early {
-            self.begin_failed(now)
-        } else {
-            Wake { at: now, spread: Duration::ZERO }
-        };
+        let poll = if was_lost_early { self.begin_failed(now) } else { Wake::at(now) };
         self.phase = Phase::Standby { poll };
     }
 
@@ -285,7 +280,7 @@ impl Instance {
         let (id, displaced) = (term.id.clone(), term.displaced);
         // Past its validity the row falls vacant by itself, so there is nothing left to release.
         let until = (term.renewed + self.timing.validity()).min(now + self.timing.release_limit);
-        let turn = Turn::Due(Wake { at: now, spread: Duration::ZERO });
+        let turn = Turn::at(now);
         self.end(now, EndReason::Released, decision);
         self.phase =
             Phase::Releasing(Releasing { term: id, next, displaced, until, turn, back_off });
@@ -341,8 +336,8 @@ impl Holding {
 }
 
 impl Turn {
-    fn now(now: Moment) -> Turn {
-        Turn::Due(Wake { at: now, spread: Duration::ZERO })
+    fn at(at: Moment) -> Turn {
+        Turn::Due(Wake::at(at))
     }
 
     fn is_due(&self, now: Moment) -> bool {
