@@ -1,7 +1,5 @@
 //! Constraints and generated columns: what no commit can break.
 
-use std::time::Duration;
-
 use super::*;
 
 impl World {
@@ -69,10 +67,8 @@ async fn a_generated_column_is_locked_with_what_it_is_made_of() {
     let query = "SELECT g FROM t WHERE k = 1";
     assert_eq!(rows(&world.execute(query, 1, own.clone()).await.unwrap()), ["2"]);
     let update = |column| mutation(Operation::Update(numbers("t", ["k", column], [1, 5])));
-    let other = world.commit_once([update("b")]);
-    tokio::time::timeout(Duration::from_secs(5), other).await.unwrap().unwrap();
-    let same = world.commit_once([update("a")]);
-    assert!(tokio::time::timeout(Duration::from_millis(300), same).await.is_err());
+    at_once(world.commit_once([update("b")])).await;
+    waits(world.commit_once([update("a")])).await;
     assert_eq!(rows(&world.execute(query, 2, own).await.unwrap()), ["2"]);
     world.commit(&id, []).await.unwrap();
 }
@@ -97,10 +93,8 @@ async fn a_statement_locks_the_row_that_it_refers_to() {
         .unwrap();
     let id = world.begin_read_write().await;
     world.write(&id, 1, "INSERT INTO person (id, city) VALUES (1, 1)").await.unwrap();
-    let other = world.commit_once([deleted("city", 2)]);
-    tokio::time::timeout(Duration::from_secs(5), other).await.unwrap().unwrap();
-    let same = world.commit_once([deleted("city", 1)]);
-    assert!(tokio::time::timeout(Duration::from_millis(300), same).await.is_err());
+    at_once(world.commit_once([deleted("city", 2)])).await;
+    waits(world.commit_once([deleted("city", 1)])).await;
     world.commit(&id, []).await.unwrap();
 }
 
@@ -133,8 +127,7 @@ async fn lenient_ddl_keeps_what_is_not_here_and_refuses_what_uses_it() {
         assert!(shown.contains(&statement), "{statement}\n{shown}");
     }
 
-    let request = proto::CreateSessionRequest { database: database.into(), session: None };
-    world.session = world.client.create_session(request).await.unwrap().into_inner().name;
+    world.enter(database).await;
     let insert = [
         "INSERT INTO made (n) VALUES (1)",
         "INSERT INTO made (id) VALUES (1)",

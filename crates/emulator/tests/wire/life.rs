@@ -50,11 +50,7 @@ async fn a_request_that_is_stalled_ends_with_the_emulator() {
     let stall = Fault::on(Rpc::Commit).effect(Effect::Stall);
     let stalled = world.emulator.inject(stall);
     let mut client = world.client.clone();
-    let request = proto::CommitRequest {
-        session: world.session.clone(),
-        transaction: Some(Wanted::SingleUseTransaction(read_write())),
-        ..Default::default()
-    };
+    let request = world.commit_request(Wanted::SingleUseTransaction(read_write()), []);
     let waiting = tokio::spawn(async move { client.commit(request).await });
     while stalled.hits() == 0 {
         tokio::task::yield_now().await;

@@ -1,9 +1,5 @@
 //! Requests that are too large, too old or too much, and the answers to them.
 
-use std::time::Duration;
-
-use proto::transaction_options::read_only::TimestampBound;
-
 use super::*;
 
 const MIB: usize = 1 << 20;
@@ -17,16 +13,6 @@ async fn with_table(ddl: &str) -> World {
 fn event(number: usize, note: &str) -> proto::Mutation {
     let values = [text("2026-01-01"), text(number.to_string()), text(note)];
     mutation(Operation::Insert(write("events", ["day", "number", "note"], values)))
-}
-
-fn read_request(world: &World, table: &str, columns: &[&str]) -> proto::ReadRequest {
-    proto::ReadRequest {
-        session: world.session.clone(),
-        table: table.into(),
-        columns: columns.iter().map(|column| (*column).into()).collect(),
-        key_set: Some(all()),
-        ..Default::default()
-    }
 }
 
 /// Puts the values of a stream together as clients do.
@@ -89,7 +75,7 @@ async fn a_value_larger_than_a_message_is_cut_and_comes_whole() {
     let row = [text("1"), texts, numbers, text(long)];
     let insert = Operation::Insert(write("lists", ["id", "texts", "numbers", "s"], row.clone()));
     world.commit_once([mutation(insert)]).await.unwrap();
-    let request = read_request(&world, "lists", &["id", "texts", "numbers", "s"]);
+    let request = world.read_request("lists", &["id", "texts", "numbers", "s"]);
     let stream = world.client.streaming_read(request).await.unwrap().into_inner();
     let (values, sizes) = values(stream).await;
     assert!(values == row, "what came is not what was written");
@@ -103,7 +89,7 @@ async fn a_result_of_more_than_ten_mebibytes_is_only_streamed() {
     let note = "x".repeat(2 * MIB);
     world.commit_once((0..6).map(|number| event(number, &note)).collect::<Vec<_>>()).await.unwrap();
     let mut client = world.client.clone().max_decoding_message_size(64 * MIB);
-    let request = read_request(&world, "events", &["note"]);
+    let request = world.read_request("events", &["note"]);
     assert_eq!(code(client.read(request.clone()).await), Code::FailedPrecondition);
     let query = world.statement("SELECT note FROM events");
     assert_eq!(code(client.execute_sql(query.clone()).await), Code::FailedPrecondition);
@@ -120,21 +106,18 @@ async fn a_long_read_goes_on_page_by_page() {
     let users: Vec<_> = (1..=5_000).map(insert).collect();
     world.commit_once(users).await.unwrap();
     let id = world.begin_read_write().await;
-    let selector = proto::TransactionSelector { selector: Some(Selector::Id(id.clone())) };
     let request = proto::ReadRequest {
-        transaction: Some(selector),
+        transaction: selected(Selector::Id(id.clone())),
         limit: 2_500,
-        ..read_request(&world, "users", &["id", "name"])
+        ..world.read_request("users", &["id", "name"])
     };
     let stream = world.client.streaming_read(request).await.unwrap().into_inner();
     let (values, _) = values(stream).await;
     let ids: Vec<String> = values.iter().step_by(2).map(shown).collect();
     assert_eq!(ids, (1..=2_500).map(|id| id.to_string()).collect::<Vec<_>>());
     // Behind the limit nothing was read, so nothing there is locked.
-    let later = world.commit_once([update(2_501, "a"), insert(6_000)]);
-    tokio::time::timeout(Duration::from_secs(5), later).await.unwrap().unwrap();
-    let earlier = world.commit_once([update(2_500, "a")]);
-    assert!(tokio::time::timeout(Duration::from_millis(300), earlier).await.is_err());
+    at_once(world.commit_once([update(2_501, "a"), insert(6_000)])).await;
+    waits(world.commit_once([update(2_500, "a")])).await;
     world.commit(&id, []).await.unwrap();
 }
 
@@ -142,12 +125,7 @@ async fn a_long_read_goes_on_page_by_page() {
 async fn a_moment_before_the_table_existed_shows_no_rows() {
     let mut world = World::start().await;
     world.commit_once([insert(1)]).await.unwrap();
-    let ago = prost_types::Duration { seconds: 1_800, nanos: 0 };
-    let read = ReadOnly {
-        timestamp_bound: Some(TimestampBound::ExactStaleness(ago)),
-        ..Default::default()
-    };
-    let read = world.users(Some(Selector::SingleUse(read_only(read)))).await.unwrap();
+    let read = world.users(Some(at(ago(1_800)))).await.unwrap();
     assert_eq!(read.rows.len(), 0);
 }
 
@@ -196,9 +174,9 @@ async fn only_a_read_only_transaction_is_sent_to_a_replica() {
     let mut world = World::start().await;
     let id = world.begin_read_write().await;
     let directed = |selector| proto::ReadRequest {
-        transaction: Some(proto::TransactionSelector { selector: Some(selector) }),
+        transaction: selected(selector),
         directed_read_options: Some(proto::DirectedReadOptions::default()),
-        ..read_request(&world, "users", &["id"])
+        ..world.read_request("users", &["id"])
     };
     let single_use = directed(Selector::SingleUse(read_only(ReadOnly::default())));
     let read_write = directed(Selector::Id(id));
@@ -258,9 +236,7 @@ async fn statements_in_one_transaction_cost_the_same_however_many_came_before() 
         };
         proto::ExecuteBatchDmlRequest {
             session: world.session.clone(),
-            transaction: Some(proto::TransactionSelector {
-                selector: Some(Selector::Id(id.clone())),
-            }),
+            transaction: selected(Selector::Id(id.clone())),
             statements: (0..1_000).map(statement).collect(),
             seqno,
             ..Default::default()

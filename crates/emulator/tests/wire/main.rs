@@ -12,12 +12,13 @@ mod limits;
 mod reads;
 mod recorded;
 mod relations;
-mod rest;
 mod sessions;
 mod statements;
 mod transactions;
 mod types;
 mod writes;
+
+use std::time::Duration;
 
 use googleapis_tonic_google_rpc::google::rpc;
 use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
@@ -27,9 +28,11 @@ use prost_types::{ListValue, Value};
 use proto::commit_request::Transaction as Wanted;
 use proto::mutation::{Operation, Write};
 use proto::spanner_client::SpannerClient;
+use proto::transaction_options::read_only::TimestampBound;
 use proto::transaction_options::{Mode, ReadOnly, ReadWrite};
 use proto::transaction_selector::Selector;
 use spindle_emulator::Emulator;
+use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
@@ -90,8 +93,13 @@ impl World {
 
     /// Goes on in a session of its own, and returns the one before.
     async fn change_session(&mut self) -> String {
+        self.enter(DATABASE).await
+    }
+
+    /// Goes on in a new session of this database, and returns the one before.
+    async fn enter(&mut self, database: &str) -> String {
         let request =
-            proto::CreateSessionRequest { database: DATABASE.into(), ..Default::default() };
+            proto::CreateSessionRequest { database: database.into(), ..Default::default() };
         let session = self.client.create_session(request).await.unwrap().into_inner().name;
         std::mem::replace(&mut self.session, session)
     }
@@ -129,13 +137,18 @@ impl World {
         transaction: Wanted,
         mutations: impl Into<Vec<proto::Mutation>>,
     ) -> Result<proto::CommitResponse, Status> {
-        let request = proto::CommitRequest {
-            session: self.session.clone(),
-            transaction: Some(transaction),
-            mutations: mutations.into(),
-            ..Default::default()
-        };
+        let request = self.commit_request(transaction, mutations);
         Ok(self.client.commit(request).await?.into_inner())
+    }
+
+    fn commit_request(
+        &self,
+        transaction: Wanted,
+        mutations: impl Into<Vec<proto::Mutation>>,
+    ) -> proto::CommitRequest {
+        let (session, transaction) = (self.session.clone(), Some(transaction));
+        let mutations = mutations.into();
+        proto::CommitRequest { session, transaction, mutations, ..Default::default() }
     }
 
     async fn rollback(&mut self, id: &[u8]) -> Result<(), Status> {
@@ -157,15 +170,22 @@ impl World {
         selector: Option<Selector>,
     ) -> Result<proto::ResultSet, Status> {
         let request = proto::ReadRequest {
-            session: self.session.clone(),
-            transaction: selector
-                .map(|selector| proto::TransactionSelector { selector: Some(selector) }),
-            table: table.into(),
-            columns: columns.iter().map(|column| (*column).into()).collect(),
+            transaction: selected(selector),
             key_set: Some(keys),
-            ..Default::default()
+            ..self.read_request(table, columns)
         };
         Ok(self.client.read(request).await?.into_inner())
+    }
+
+    /// Asks for all rows of a table.
+    fn read_request(&self, table: &str, columns: &[&str]) -> proto::ReadRequest {
+        proto::ReadRequest {
+            session: self.session.clone(),
+            table: table.into(),
+            columns: columns.iter().map(|column| (*column).into()).collect(),
+            key_set: Some(all()),
+            ..Default::default()
+        }
     }
 
     /// The ids in `users`.
@@ -182,6 +202,32 @@ fn read_write() -> proto::TransactionOptions {
 
 fn read_only(read_only: ReadOnly) -> proto::TransactionOptions {
     proto::TransactionOptions { mode: Some(Mode::ReadOnly(read_only)), ..Default::default() }
+}
+
+/// A read at one moment, which its reply tells.
+fn at(bound: TimestampBound) -> Selector {
+    let read = ReadOnly { return_read_timestamp: true, timestamp_bound: Some(bound) };
+    Selector::SingleUse(read_only(read))
+}
+
+fn ago(seconds: i64) -> TimestampBound {
+    TimestampBound::ExactStaleness(prost_types::Duration { seconds, nanos: 0 })
+}
+
+/// The transaction of a request.
+fn selected(selector: impl Into<Option<Selector>>) -> Option<proto::TransactionSelector> {
+    selector.into().map(|selector| proto::TransactionSelector { selector: Some(selector) })
+}
+
+/// Expects that no other transaction holds a request up.
+async fn at_once<T: std::fmt::Debug>(request: impl Future<Output = Result<T, Status>>) -> T {
+    timeout(Duration::from_secs(5), request).await.expect("it waits").unwrap()
+}
+
+/// Expects that a request waits for another transaction, and gives it up.
+async fn waits(request: impl Future) {
+    let waiting = timeout(Duration::from_millis(300), request).await;
+    assert!(waiting.is_err(), "it does not wait");
 }
 
 fn all() -> proto::KeySet {

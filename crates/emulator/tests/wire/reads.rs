@@ -1,17 +1,8 @@
 //! Reads: which rows, of which moment.
 
-use std::time::Duration;
-
-use proto::transaction_options::read_only::TimestampBound;
-
 use spindle_emulator::engine;
 
 use super::*;
-
-fn at(bound: TimestampBound) -> Option<Selector> {
-    let read = ReadOnly { return_read_timestamp: true, timestamp_bound: Some(bound) };
-    Some(Selector::SingleUse(read_only(read)))
-}
 
 #[tokio::test]
 async fn an_exact_moment_shows_what_was_there_then() {
@@ -19,14 +10,14 @@ async fn an_exact_moment_shows_what_was_there_then() {
     world.commit_once([insert(1)]).await.unwrap();
     world.emulator.advance(Duration::from_secs(10));
     let second = world.commit_once([insert(2)]).await.unwrap().commit_timestamp.unwrap();
-    let five_ago = prost_types::Duration { seconds: 5, nanos: 0 };
-    let past = world.users(at(TimestampBound::ExactStaleness(five_ago))).await.unwrap();
-    assert_eq!(past.rows.len(), 1);
-    let then = world.users(at(TimestampBound::ReadTimestamp(second))).await.unwrap();
-    assert_eq!(then.rows.len(), 2);
-    for bound in [TimestampBound::MaxStaleness(five_ago), TimestampBound::MinReadTimestamp(second)]
-    {
-        assert_eq!(world.users(at(bound)).await.unwrap().rows.len(), 2);
+    let five_seconds = prost_types::Duration { seconds: 5, nanos: 0 };
+    for (bound, count) in [
+        (ago(5), 1),
+        (TimestampBound::ReadTimestamp(second), 2),
+        (TimestampBound::MaxStaleness(five_seconds), 2),
+        (TimestampBound::MinReadTimestamp(second), 2),
+    ] {
+        assert_eq!(world.users(Some(at(bound))).await.unwrap().rows.len(), count, "{bound:?}");
     }
 }
 
@@ -35,17 +26,15 @@ async fn nobody_reads_further_back_than_versions_are_kept() {
     let builder = Emulator::builder().version_retention(Duration::from_secs(60));
     let mut world = World::on(builder.start().await.unwrap(), false).await;
     world.emulator.advance(Duration::from_secs(120));
-    let ago =
-        |seconds| at(TimestampBound::ExactStaleness(prost_types::Duration { seconds, nanos: 0 }));
-    assert!(world.users(ago(59)).await.is_ok());
-    assert_eq!(code(world.users(ago(61)).await), Code::FailedPrecondition);
+    assert!(world.users(Some(at(ago(59)))).await.is_ok());
+    assert_eq!(code(world.users(Some(at(ago(61)))).await), Code::FailedPrecondition);
 }
 
 #[tokio::test]
 async fn a_moment_has_the_schema_of_its_time() {
     let mut world = World::start().await;
     let before = world.commit_once([insert(1)]).await.unwrap().commit_timestamp.unwrap();
-    let then = || at(TimestampBound::ReadTimestamp(before));
+    let then = || Some(at(TimestampBound::ReadTimestamp(before)));
     change(&world, "CREATE TABLE later (id INT64) PRIMARY KEY (id)").unwrap();
     assert_eq!(world.users(then()).await.unwrap().rows.len(), 1, "others don't matter");
     assert_eq!(code(world.read("later", &["id"], all(), then()).await), Code::NotFound);
@@ -88,12 +77,12 @@ async fn a_moment_must_be_valid_and_at_most_an_hour_ago() {
     let mut world = World::start().await;
     let committed = world.commit_once([insert(1)]).await.unwrap().commit_timestamp.unwrap();
     let year_one = prost_types::Timestamp { seconds: -62_135_596_800, nanos: 0 };
-    let read = world.users(at(TimestampBound::ReadTimestamp(year_one))).await;
-    assert_eq!(code(read), Code::InvalidArgument);
-    world.users(at(TimestampBound::ReadTimestamp(committed))).await.unwrap();
+    let then = |moment| Some(at(TimestampBound::ReadTimestamp(moment)));
+    assert_eq!(code(world.users(then(year_one)).await), Code::InvalidArgument);
+    world.users(then(committed)).await.unwrap();
     world.emulator.advance(Duration::from_secs(3_602));
     world.change_session().await;
-    let error = world.users(at(TimestampBound::ReadTimestamp(committed))).await.unwrap_err();
+    let error = world.users(then(committed)).await.unwrap_err();
     assert_eq!(error.code(), Code::FailedPrecondition);
     assert!(error.message().contains("has exceeded the maximum timestamp staleness"), "{error}");
 }
@@ -104,13 +93,6 @@ async fn a_stream_begins_before_its_error() {
     let query = world.statement("SELECT nothing");
     let stream = world.client.execute_streaming_sql(query).await;
     assert_eq!(code(stream.unwrap().into_inner().message().await), Code::InvalidArgument);
-    let read = proto::ReadRequest {
-        session: world.session.clone(),
-        table: "nothing".into(),
-        columns: vec!["id".into()],
-        key_set: Some(all()),
-        ..Default::default()
-    };
-    let stream = world.client.streaming_read(read).await;
+    let stream = world.client.streaming_read(world.read_request("nothing", &["id"])).await;
     assert_eq!(code(stream.unwrap().into_inner().message().await), Code::NotFound);
 }

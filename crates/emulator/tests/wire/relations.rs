@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use proto::transaction_options::read_only::TimestampBound;
-
 use super::*;
 
 const DDL: &str = "
@@ -33,14 +31,10 @@ async fn by(
     selector: Option<Selector>,
 ) -> Result<Vec<String>, Status> {
     let request = proto::ReadRequest {
-        session: world.session.clone(),
-        transaction: selector
-            .map(|selector| proto::TransactionSelector { selector: Some(selector) }),
-        table: "customer".into(),
+        transaction: selected(selector),
         index: index.into(),
-        columns: vec![column.into()],
         key_set: Some(keys),
-        ..Default::default()
+        ..world.read_request("customer", &[column])
     };
     Ok(rows(&world.client.read(request).await?.into_inner()))
 }
@@ -52,10 +46,7 @@ async fn an_index_over_rows_that_are_there_shows_them_from_its_creation_on() {
     world.emulator.advance(Duration::from_secs(10));
     world.commit_once([customer(1, None, Some("a"), 6)]).await.unwrap();
     change(&world, "CREATE INDEX by_age ON customer (age)").unwrap();
-    let ago = prost_types::Duration { seconds: 5, nanos: 0 };
-    let bound = Some(TimestampBound::ExactStaleness(ago));
-    let then = ReadOnly { timestamp_bound: bound, ..Default::default() };
-    let then = || Some(Selector::SingleUse(read_only(then)));
+    let then = || Some(at(ago(5)));
     let before = by(&mut world, "by_age", "age", all(), then()).await;
     assert_eq!(code(before), Code::NotFound, "it wasn't there then");
     assert_eq!(by(&mut world, "by_age", "age", all(), None).await.unwrap(), ["6"]);
@@ -89,10 +80,8 @@ async fn a_read_by_an_index_locks_the_entries_that_it_read_and_no_more() {
     let read = by(&mut world, "by_city", "id", keys, Some(Selector::Id(id.clone()))).await;
     assert_eq!(read.unwrap(), ["2"]);
     let outside = [customer(1, Some("a"), Some("aa"), 1), customer(3, Some("c"), Some("y"), 3)];
-    let outside = world.commit_once(outside);
-    tokio::time::timeout(Duration::from_secs(5), outside).await.unwrap().unwrap();
-    let phantom = world.commit_once([customer(4, Some("d"), Some("n"), 4)]);
-    assert!(tokio::time::timeout(Duration::from_millis(300), phantom).await.is_err());
+    at_once(world.commit_once(outside)).await;
+    waits(world.commit_once([customer(4, Some("d"), Some("n"), 4)])).await;
     world.commit(&id, []).await.unwrap();
 }
 
@@ -105,10 +94,8 @@ async fn a_statement_that_goes_by_an_index_locks_what_it_read_and_no_more() {
     let query = "SELECT age FROM customer WHERE email = 'b'";
     assert_eq!(rows(&world.execute(query, 1, own.clone()).await.unwrap()), ["2"]);
     let others = [customer(1, Some("aa"), Some("a"), 7), customer(4, Some("d"), Some("m"), 4)];
-    let others = world.commit_once(others);
-    tokio::time::timeout(Duration::from_secs(5), others).await.unwrap().unwrap();
-    let same = world.commit_once([customer(2, Some("b"), Some("m"), 8)]);
-    assert!(tokio::time::timeout(Duration::from_millis(300), same).await.is_err());
+    at_once(world.commit_once(others)).await;
+    waits(world.commit_once([customer(2, Some("b"), Some("m"), 8)])).await;
     assert_eq!(rows(&world.execute(query, 2, own).await.unwrap()), ["2"]);
     world.commit(&id, []).await.unwrap();
 }

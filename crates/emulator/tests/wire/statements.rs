@@ -19,8 +19,7 @@ impl World {
         selector: Option<Selector>,
     ) -> Result<proto::ResultSet, Status> {
         let request = proto::ExecuteSqlRequest {
-            transaction: selector
-                .map(|selector| proto::TransactionSelector { selector: Some(selector) }),
+            transaction: selected(selector),
             seqno,
             ..self.statement(sql)
         };
@@ -49,9 +48,7 @@ impl World {
         let statement = |sql: &&str| Statement { sql: (*sql).into(), ..Default::default() };
         let request = proto::ExecuteBatchDmlRequest {
             session: self.session.clone(),
-            transaction: Some(proto::TransactionSelector {
-                selector: Some(Selector::Id(id.to_vec())),
-            }),
+            transaction: selected(Selector::Id(id.to_vec())),
             statements: statements.iter().map(statement).collect(),
             seqno,
             ..Default::default()
@@ -111,7 +108,7 @@ async fn a_profile_tells_true_stats_beside_the_rows_and_a_plan_is_refused() {
     for (sql, shown) in [("SELECT * FROM users", 2), ("DELETE FROM users WHERE true", 0)] {
         let mut request = proto::ExecuteSqlRequest {
             query_mode: QueryMode::Profile as i32,
-            transaction: Some(proto::TransactionSelector { selector: selector.clone() }),
+            transaction: selected(selector.clone()),
             ..world.statement(sql)
         };
         let found = world.client.execute_sql(request.clone()).await.unwrap().into_inner();
@@ -164,9 +161,8 @@ async fn a_batch_whose_client_went_away_halfway_goes_on_from_there_when_it_is_re
         "UPDATE users SET name = CONCAT(name, 'x') WHERE id = 1",
         "UPDATE users SET name = CONCAT(name, 'x') WHERE id = 2",
     ];
-    let limit = std::time::Duration::from_millis(300);
     // The first statement runs, and the second waits for the holder.
-    tokio::time::timeout(limit, world.batch(&id, 1, &statements)).await.unwrap_err();
+    waits(world.batch(&id, 1, &statements)).await;
     let second = std::mem::replace(&mut world.session, first);
     world.rollback(&holder).await.unwrap();
     world.session = second;
@@ -183,7 +179,7 @@ async fn nothing_comes_after_the_last_statement_but_its_repetition_and_the_end()
     let id = world.begin_read_write().await;
     let own = Some(Selector::Id(id.clone()));
     let request = proto::ExecuteSqlRequest {
-        transaction: Some(proto::TransactionSelector { selector: own.clone() }),
+        transaction: selected(own.clone()),
         seqno: 1,
         last_statement: true,
         ..world.statement("UPDATE users SET age = 1 WHERE id = 1")
@@ -205,17 +201,13 @@ async fn only_a_read_write_transaction_locks_what_it_reads() {
     let error = world.query("SELECT id FROM users FOR UPDATE").await;
     assert_eq!(code(error), Code::InvalidArgument);
     let mut request = proto::ReadRequest {
-        session: world.session.clone(),
-        table: "users".into(),
-        columns: vec!["id".into()],
-        key_set: Some(all()),
         lock_hint: proto::read_request::LockHint::Exclusive as i32,
-        ..Default::default()
+        ..world.read_request("users", &["id"])
     };
     assert_eq!(code(world.client.read(request.clone()).await), Code::InvalidArgument);
     let id = Some(Selector::Id(world.begin_read_write().await));
     world.execute("SELECT id FROM users FOR UPDATE", 0, id.clone()).await.unwrap();
-    request.transaction = Some(proto::TransactionSelector { selector: id });
+    request.transaction = selected(id);
     world.client.read(request).await.unwrap();
 }
 

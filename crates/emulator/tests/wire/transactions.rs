@@ -1,9 +1,6 @@
 //! Transactions: how they begin, end, and what they answer afterwards.
 
-use std::time::Duration;
-
 use proto::transaction_options::IsolationLevel;
-use proto::transaction_options::read_only::TimestampBound;
 
 use super::*;
 
@@ -26,8 +23,7 @@ async fn a_failed_commit_frees_its_locks() {
     let id = world.begin_read_write().await;
     world.users(Some(Selector::Id(id.clone()))).await.unwrap();
     assert_eq!(code(world.commit(&id, [insert(1)]).await), Code::AlreadyExists);
-    let in_time = tokio::time::timeout(Duration::from_secs(5), world.commit_once([update(1, "a")]));
-    in_time.await.unwrap().unwrap();
+    at_once(world.commit_once([update(1, "a")])).await;
 }
 
 #[tokio::test]
@@ -55,11 +51,8 @@ async fn an_older_transaction_wins_and_the_younger_is_told_when_to_retry() {
     let older_read = world.users(Some(Selector::Id(older.clone()))).await.unwrap();
     world.users(Some(Selector::Id(younger.clone()))).await.unwrap();
     let request = proto::CommitRequest {
-        session: world.session.clone(),
-        transaction: Some(Wanted::TransactionId(older)),
-        mutations: vec![update(1, "older")],
         precommit_token: older_read.precommit_token,
-        ..Default::default()
+        ..world.commit_request(Wanted::TransactionId(older), [update(1, "older")])
     };
     world.client.commit(request).await.unwrap();
     let error = world.users(Some(Selector::Id(younger))).await.unwrap_err();
@@ -98,11 +91,8 @@ async fn a_write_on_a_multiplexed_session_needs_the_token_of_its_transaction() {
     assert!(newer.seq_num > token.seq_num);
 
     let mut request = proto::CommitRequest {
-        session: world.session.clone(),
-        transaction: Some(Wanted::TransactionId(begun.id)),
-        mutations: vec![insert(1)],
         precommit_token: Some(newer),
-        ..Default::default()
+        ..world.commit_request(Wanted::TransactionId(begun.id), [insert(1)])
     };
     world.client.commit(request.clone()).await.unwrap();
 
@@ -188,13 +178,8 @@ async fn a_request_that_runs_out_of_time_stops_waiting_and_is_not_applied() {
     world.commit_once([insert(1)]).await.unwrap();
     let holder = world.begin_read_write().await;
     world.users(Some(Selector::Id(holder.clone()))).await.unwrap();
-    let request = proto::CommitRequest {
-        session: world.session.clone(),
-        transaction: Some(Wanted::SingleUseTransaction(read_write())),
-        mutations: vec![update(1, "late")],
-        ..Default::default()
-    };
-    let mut request = tonic::Request::new(request);
+    let once = Wanted::SingleUseTransaction(read_write());
+    let mut request = tonic::Request::new(world.commit_request(once, [update(1, "late")]));
     request.metadata_mut().insert("grpc-timeout", "300m".parse().unwrap());
     let error = world.client.commit(request).await.unwrap_err();
     // Client and server both keep the time, and the client calls it by another name.

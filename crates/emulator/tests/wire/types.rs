@@ -45,13 +45,11 @@ async fn arrays_are_parameters_with_a_type_or_without() {
         (array([array([])]), None, Err(Code::Unimplemented)),
     ] {
         let request = proto::ExecuteSqlRequest {
-            session: world.session.clone(),
-            sql: "SELECT id FROM users WHERE id IN UNNEST(@ids)".into(),
             params: Some(prost_types::Struct {
                 fields: [("ids".to_owned(), value.clone())].into(),
             }),
             param_types: kind.map(|kind| ("ids".to_owned(), kind)).into_iter().collect(),
-            ..Default::default()
+            ..world.statement("SELECT id FROM users WHERE id IN UNNEST(@ids)")
         };
         let found = world.client.execute_sql(request).await;
         let found = found.map(|reply| reply.into_inner().rows.len()).map_err(|error| error.code());
@@ -74,11 +72,9 @@ async fn a_statement_returns_what_it_wrote_with_its_count() {
     let mut stream = world
         .client
         .execute_streaming_sql(proto::ExecuteSqlRequest {
-            session: world.session.clone(),
-            transaction: Some(proto::TransactionSelector { selector: inside() }),
-            sql: "UPDATE things SET note = DEFAULT WHERE true THEN RETURN price + 1".into(),
+            transaction: selected(inside()),
             seqno: 2,
-            ..Default::default()
+            ..world.statement("UPDATE things SET note = DEFAULT WHERE true THEN RETURN price + 1")
         })
         .await
         .unwrap()

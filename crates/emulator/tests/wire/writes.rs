@@ -7,11 +7,8 @@ async fn commit_statistics_count_the_cells() {
     let mut world = World::start().await;
     let counted = async |world: &mut World, mutations: Vec<proto::Mutation>| {
         let request = proto::CommitRequest {
-            session: world.session.clone(),
-            transaction: Some(Wanted::SingleUseTransaction(read_write())),
-            mutations,
             return_commit_stats: true,
-            ..Default::default()
+            ..world.commit_request(Wanted::SingleUseTransaction(read_write()), mutations)
         };
         let committed = world.client.commit(request).await.unwrap().into_inner();
         committed.commit_stats.unwrap().mutation_count

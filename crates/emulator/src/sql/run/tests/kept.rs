@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::engine::{Database, Key, ReadWriteOptions, Type};
+use crate::engine::{Key, TimestampBound, Type};
+use crate::sql::Statements;
 use crate::sql::prepared::MAX_KEPT;
-use crate::sql::{Prepared, Statements, parse_ddl};
 
 /// A parameter `@p` that came with a type.
 fn typed(value: Value) -> Parameters {
@@ -19,82 +19,63 @@ fn text(text: &str) -> Parameters {
     Parameters::from_iter([("p", Parameter::Untyped(text.into()))])
 }
 
-/// One statement on a database that changes between its executions.
-struct Again {
-    database: Database,
-    statement: Prepared,
+fn prepared(text: &str) -> Prepared {
+    Prepared::new(text).expect("it is right")
 }
 
-impl Again {
-    fn new(text: &str) -> Again {
-        let database = Database::default();
-        let statement = Prepared::new(text).expect("it is right");
-        let again = Again { database, statement };
-        again.change("CREATE TABLE T (k INT64 NOT NULL, s STRING(9), day DATE) PRIMARY KEY (k)");
-        again
-    }
+fn table() -> Memory {
+    Memory::new("CREATE TABLE T (k INT64 NOT NULL, s STRING(9), day DATE) PRIMARY KEY (k)")
+}
 
-    fn change(&self, ddl: &str) {
-        let changes = parse_ddl(ddl).expect("it is right");
-        self.database.change_schema(&changes).expect("it fits");
-    }
-
-    async fn run(&self, parameters: &Parameters) -> Result<Outcome> {
-        let id = self.database.begin(&ReadWriteOptions::default());
-        let mut access = InTransaction::new(&self.database, Handle::ReadWrite(id));
-        let outcome = execute(&self.statement, parameters, &mut access).await?;
-        self.database.commit(id, &[]).await?;
-        Ok(outcome)
-    }
-
-    /// The types of the columns and the rows.
-    async fn rows(&self, parameters: &Parameters) -> (Vec<Type>, Vec<Vec<Value>>) {
-        match self.run(parameters).await {
-            Ok(Outcome { columns, rows, .. }) => {
-                (columns.into_iter().map(|(_, kind)| kind).collect(), rows)
-            }
-            other => panic!("{other:?}"),
+/// The types of the columns and the rows.
+fn rows(outcome: Result<Outcome>) -> (Vec<Type>, Vec<Vec<Value>>) {
+    match outcome {
+        Ok(Outcome { columns, rows, .. }) => {
+            (columns.into_iter().map(|(_, kind)| kind).collect(), rows)
         }
+        other => panic!("{other:?}"),
     }
 }
 
-#[tokio::test]
-async fn a_statement_answers_for_the_values_of_now() {
-    let again = Again::new("INSERT T (k, s) VALUES (@p, 'a')");
+#[test]
+fn a_statement_answers_for_the_values_of_now() {
+    let mut table = table();
+    let insert = prepared("INSERT T (k, s) VALUES (@p, 'a')");
     for key in 1..4 {
-        again.run(&typed(Value::Int64(key))).await.unwrap();
-        again.run(&text(&(10 * key).to_string())).await.unwrap();
+        table.execute(&insert, &typed(Value::Int64(key))).unwrap();
+        table.execute(&insert, &text(&(10 * key).to_string())).unwrap();
     }
-    let again =
-        Again { statement: Prepared::new("SELECT k FROM T WHERE k = @p").unwrap(), ..again };
+    let look = prepared("SELECT k FROM T WHERE k = @p");
     let parameters: [fn(i64) -> Parameters; 2] =
         [|key| typed(Value::Int64(key)), |key| text(&key.to_string())];
     for parameter in parameters {
         for key in [1, 30, 2, 9] {
-            let rows = if key == 9 { vec![] } else { vec![vec![Value::Int64(key)]] };
-            assert_eq!(again.rows(&parameter(key)).await.1, rows);
+            let expected = if key == 9 { vec![] } else { vec![vec![Value::Int64(key)]] };
+            assert_eq!(rows(table.execute(&look, &parameter(key))).1, expected);
         }
     }
     let null = Parameters::from_iter([("p", Parameter::Typed(Type::Int64, Value::Null))]);
-    assert!(again.rows(&null).await.1.is_empty());
+    assert!(rows(table.execute(&look, &null)).1.is_empty());
 }
 
-#[tokio::test]
-async fn a_statement_gives_the_type_that_its_parameter_has_now() {
-    let again = Again::new("SELECT @p");
+#[test]
+fn a_statement_gives_the_type_that_its_parameter_has_now() {
+    let (mut table, select) = (table(), prepared("SELECT @p"));
     let all = [Value::Int64(1), Value::String("1".into()), Value::Bool(true), Value::Int64(2)];
     for value in all {
-        let (types, rows) = again.rows(&typed(value.clone())).await;
+        let (types, rows) = rows(table.execute(&select, &typed(value.clone())));
         assert_eq!((types, rows), (vec![value.value_type().unwrap()], vec![vec![value]]));
     }
     for _ in 0..2 {
-        assert_eq!(again.rows(&text("5")).await.0, [Type::Int64]);
-        assert_eq!(again.run(&text("a")).await.unwrap_err().code(), Code::InvalidArgument);
+        assert_eq!(rows(table.execute(&select, &text("5"))).0, [Type::Int64]);
+        let refused = table.execute(&select, &text("a")).unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
     }
 }
 
-#[tokio::test]
-async fn a_value_that_is_not_of_its_places_type_is_refused_each_time() {
+#[test]
+fn a_value_that_is_not_of_its_places_type_is_refused_each_time() {
+    let mut table = table();
     for (query, right, wrong) in [
         ("SELECT k FROM T WHERE k = @p", text("5"), text("x")),
         ("SELECT k FROM T WHERE day = @p", text("2026-01-02"), text("2026")),
@@ -105,28 +86,29 @@ async fn a_value_that_is_not_of_its_places_type_is_refused_each_time() {
         ),
         ("SELECT k FROM T LIMIT @p", text("1"), text("x")),
     ] {
-        let again = Again::new(query);
+        let query = prepared(query);
         for _ in 0..2 {
-            again.run(&right).await.unwrap();
-            assert_eq!(again.run(&wrong).await.unwrap_err().code(), Code::InvalidArgument);
+            table.execute(&query, &right).unwrap();
+            let refused = table.execute(&query, &wrong).unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument);
         }
     }
 }
 
-#[tokio::test]
-async fn a_statement_sees_the_schema_of_its_moment() {
-    let again = Again::new("SELECT * FROM T");
+#[test]
+fn a_statement_sees_the_schema_of_its_moment() {
+    let (mut table, all) = (table(), prepared("SELECT * FROM T"));
     let none = Parameters::default();
-    let before = again.database.read_timestamp(crate::engine::TimestampBound::Strong).unwrap();
-    assert_eq!(again.rows(&none).await.0.len(), 3);
-    again.change("ALTER TABLE T ADD COLUMN more INT64");
-    assert_eq!(again.rows(&none).await.0.len(), 4);
-    let mut access = InTransaction::new(&again.database, Handle::ReadOnly(before));
-    let outcome = execute(&again.statement, &none, &mut access).await.unwrap();
-    assert_eq!(outcome.columns.len(), 3);
-    assert_eq!(again.rows(&none).await.0.len(), 4);
-    again.change("DROP TABLE T");
-    assert_eq!(again.run(&none).await.unwrap_err().code(), Code::InvalidArgument);
+    let before = table.database.read_timestamp(TimestampBound::Strong).unwrap();
+    assert_eq!(rows(table.execute(&all, &none)).0.len(), 3);
+    table.change("ALTER TABLE T ADD COLUMN more INT64");
+    assert_eq!(rows(table.execute(&all, &none)).0.len(), 4);
+    let mut access = InTransaction::new(&table.database, Handle::ReadOnly(before));
+    let outcome = table.runtime.block_on(execute(&all, &none, &mut access));
+    assert_eq!(rows(outcome).0.len(), 3);
+    assert_eq!(rows(table.execute(&all, &none)).0.len(), 4);
+    table.change("DROP TABLE T");
+    assert_eq!(table.execute(&all, &none).unwrap_err().code(), Code::InvalidArgument);
 }
 
 #[test]

@@ -41,10 +41,16 @@ struct Memory {
 impl Memory {
     fn new(ddl: &str) -> Memory {
         let database = Database::default();
-        database.change_schema(&parse_ddl(ddl).expect("it is right")).expect("it fits");
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build().expect("it starts");
-        Memory { runtime, database, reads: Vec::new() }
+        let memory = Memory { runtime, database, reads: Vec::new() };
+        memory.change(ddl);
+        memory
+    }
+
+    fn change(&self, ddl: &str) {
+        let changes = parse_ddl(ddl).expect("it is right");
+        self.database.change_schema(&changes).expect("it fits");
     }
 
     /// Runs a statement in a transaction of its own.
