@@ -3,14 +3,15 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use serde_json::json;
 use spindle::LockTable;
 use spindle_emulator::Emulator;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
-use super::{DATABASE, emulator, names, program};
+use super::http::{Events, Server};
+use super::names;
+use super::world::{DATABASE, Running, World};
 
 const CONNECTIONS: usize = 100;
 const LOCKS: usize = 1_000;
@@ -19,56 +20,47 @@ const LOCKS: usize = 1_000;
 const COUNTED: Duration = Duration::from_secs(30);
 
 pub async fn measure() {
-    let spanner = emulator(0).await;
-    let mut command = program(&spanner, &["agent", "--listen", "127.0.0.1:0"]);
-    let mut agent = command.spawn().unwrap();
-    let mut lines = BufReader::new(agent.stdout.take().unwrap()).lines();
-    let line = lines.next_line().await.unwrap().unwrap();
-    let address = line.split('/').nth(2).unwrap().to_string();
-    let idle_kib = resident_kib(&agent);
+    let world = World::start().await;
+    let agent = Server::started(world.program(&["agent", "--listen", "127.0.0.1:0"])).await;
+    let idle_kib = resident_kib(&agent.running.child);
     let mut streams = Vec::new();
     for names in names(LOCKS).chunks(LOCKS / CONNECTIONS) {
-        streams.push(lead(&address, names).await);
+        streams.push(lead(&agent, names).await);
     }
     for stream in &mut streams {
         for _ in 0..LOCKS / CONNECTIONS {
-            event(stream, "gained").await;
+            stream.until("a lock", |event, _| event == "gained").await;
         }
     }
     sleep(Duration::from_secs(10)).await;
-    let requests = counted(&spanner).await;
-    let kib = resident_kib(&agent);
+    let requests = counted(&world.emulator).await;
+    let kib = resident_kib(&agent.running.child);
     println!(
         "agent: ok locks={LOCKS} connections={CONNECTIONS} requests_per_second={requests:.2} \
          idle_kib={idle_kib} resident_kib={kib}"
     );
     drop(streams);
-    losses(&address).await;
-    agent.kill().await.unwrap();
+    losses(&agent).await;
+    drop(agent);
     alone().await;
 }
 
 /// The library in a program that does nothing else.
 async fn alone() {
-    let spanner = emulator(0).await;
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .env("HOLD_ALONE", spanner.endpoint())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("starts"));
-    let idle_kib = resident_kib(&child);
-    assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("holds"));
+    let world = World::start().await;
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    alone.env("HOLD_ALONE", world.emulator.endpoint()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut alone = Running::start(alone);
+    assert_eq!(alone.line().await, "starts");
+    let idle_kib = resident_kib(&alone.child);
+    assert_eq!(alone.line().await, "holds");
     sleep(Duration::from_secs(10)).await;
-    let requests = counted(&spanner).await;
-    let kib = resident_kib(&child);
+    let requests = counted(&world.emulator).await;
+    let kib = resident_kib(&alone.child);
     println!(
         "library-alone: ok locks={LOCKS} requests_per_second={requests:.2} idle_kib={idle_kib} \
          resident_kib={kib}"
     );
-    child.kill().await.unwrap();
 }
 
 pub async fn hold_alone(endpoint: &str) {
@@ -89,20 +81,18 @@ pub async fn hold_alone(endpoint: &str) {
 }
 
 /// From a request to resign, which ends the term before anything is sent to Spanner, to `lost`.
-async fn losses(address: &str) {
+async fn losses(agent: &Server) {
     let mut times = Vec::new();
     for n in 0..100 {
-        let name = format!("lost-{n}");
-        let mut stream = lead(address, &[name]).await;
-        let data = event(&mut stream, "gained").await;
-        let gained: serde_json::Value = serde_json::from_str(&data).unwrap();
+        let mut stream = lead(agent, &[format!("lost-{n}")]).await;
+        let gained = stream.until("the lock", |event, _| event == "gained").await;
         let path = format!("/v1/claims/{}/resign", gained["claim"].as_str().unwrap());
-        let began = Instant::now();
-        let mut resigning = post(address, &path, "{}").await;
-        event(&mut stream, "lost").await;
-        times.push(began.elapsed());
-        let mut answer = String::new();
-        resigning.read_to_string(&mut answer).await.unwrap();
+        let (nobody, began) = (json!({}), Instant::now());
+        let lost = async {
+            stream.until("the loss", |event, _| event == "lost").await;
+            times.push(began.elapsed());
+        };
+        tokio::join!(agent.send("POST", &path, &nobody), lost);
     }
     times.sort();
     println!(
@@ -113,28 +103,8 @@ async fn losses(address: &str) {
     );
 }
 
-type Stream = Lines<BufReader<TcpStream>>;
-
-async fn lead(address: &str, names: &[String]) -> Stream {
-    let body = serde_json::json!({ "locks": names }).to_string();
-    BufReader::new(post(address, "/v1/lead", &body).await).lines()
-}
-
-async fn post(address: &str, path: &str, body: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let kind = "Content-Type: application/json";
-    let length = body.len();
-    let head =
-        format!("POST {path} HTTP/1.0\r\nHost: {address}\r\n{kind}\r\nContent-Length: {length}");
-    stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).await.unwrap();
-    stream
-}
-
-/// The data of the next event of this name.
-async fn event(stream: &mut Stream, name: &str) -> String {
-    let name = format!("event: {name}");
-    while stream.next_line().await.unwrap().unwrap() != name {}
-    stream.next_line().await.unwrap().unwrap().split_off("data: ".len())
+async fn lead(agent: &Server, names: &[String]) -> Events {
+    agent.stream("/v1/lead", &json!({ "locks": names })).await
 }
 
 async fn counted(spanner: &Emulator) -> f64 {

@@ -22,9 +22,7 @@ async fn nothing_is_changed_that_nobody_confirmed() {
         &["sweep"],
     ];
     for act in acts {
-        let ran = world.run(act).await;
-        assert_eq!(ran.code, Some(6), "{ran:?}");
-        assert!(ran.err.contains("--yes"), "{ran:?}");
+        world.run(act).await.ends(6).complains("--yes");
     }
     assert_eq!(held.lock.verify().await.unwrap(), token);
 }
@@ -36,17 +34,11 @@ async fn an_evicted_holder_is_named_and_learns_of_it() {
     let held = world.hold("billing", "node-1", LEASE / 3).await;
     let token = held.lock.has_lock().unwrap();
     let evict = ["evict", "billing", "--yes", "--by", "alice", "--reason", "bad deploy"];
-    let ran = world.run(&evict).await;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.out.contains("node-1") && ran.out.contains(&token.to_string()), "{ran:?}");
-    let shown = world.run(&["show", "billing"]).await;
-    assert!(shown.out.contains("evicted by alice: bad deploy"), "{shown:?}");
-    let history = world.run(&["history", "billing"]).await;
-    assert!(history.out.contains("evicted by alice: bad deploy"), "{history:?}");
+    world.run(&evict).await.ends(0).says("node-1").says(&token.to_string());
+    world.run(&["show", "billing"]).await.says("evicted by alice: bad deploy");
+    world.run(&["history", "billing"]).await.says("evicted by alice: bad deploy");
     until("the holder hears of it", async || held.lock.has_lock() != Some(token)).await;
-    let ran = world.run(&["evict", "billing", "--yes", "-o", "json"]).await;
-    let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!(json["deposed"], serde_json::Value::Null);
+    assert!(world.json(&["evict", "billing", "--yes"]).await["deposed"].is_null());
 }
 
 #[tokio::test]
@@ -56,13 +48,10 @@ async fn a_lock_can_be_seized_for_one_contender() {
     let b = world.table.lock("billing").id("node-2").lease(LEASE).build().unwrap();
     let _running = b.run(spindle::CancellationToken::new());
     let why = ["--by", "alice", "--reason", "node-1 hangs"];
-    let ran = world.run(&[&["resign-to", "billing", "node-2", "--yes"], &why[..]].concat()).await;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    world.run(&[&["resign-to", "billing", "node-2", "--yes"], &why[..]].concat()).await.ends(0);
     until("node-2 holds", async || b.has_lock().is_some()).await;
-    let history = world.run(&["history", "billing"]).await;
-    assert!(history.out.contains("seized by alice: node-1 hangs"), "{history:?}");
-    let ran = world.run(&["seize", "billing", "--yes"]).await;
-    assert!(ran.out.contains("node-2"), "{ran:?}");
+    world.run(&["history", "billing"]).await.says("seized by alice: node-1 hangs");
+    world.run(&["seize", "billing", "--yes"]).await.says("node-2");
     a.release().await;
 }
 
@@ -71,13 +60,10 @@ async fn init_makes_a_table_that_works_and_says_so_when_it_was_there() {
     let world = World::with("").await;
     let admin = world.emulator.rest_endpoint();
     let init = ["init", "--table", "jobs", "--admin-endpoint", &admin];
-    let made = world.run(&init).await;
-    assert_eq!(made.code, Some(0), "{made:?}");
-    assert!(made.out.contains("`jobs`: made"), "{made:?}");
+    world.run(&init).await.ends(0).says("`jobs`: made");
     let jobs = LockTable::connect_to(world.emulator.endpoint(), DATABASE, "jobs");
     jobs.check().await.unwrap();
-    let again = world.run(&init).await;
-    assert!(again.out.contains("was there already"), "{again:?}");
+    world.run(&init).await.says("was there already");
 }
 
 #[tokio::test]
@@ -87,11 +73,9 @@ async fn init_adds_the_columns_that_an_old_table_lacks() {
                token TIMESTAMP OPTIONS (allow_commit_timestamp=true), \
                writer STRING(MAX)) PRIMARY KEY (name)";
     let world = World::with(ddl).await;
-    let before = world.run(&["doctor"]).await;
-    assert!(before.out.contains("no column lease_ms, info"), "{before:?}");
+    world.run(&["doctor"]).await.says("no column lease_ms, info");
     let admin = world.emulator.rest_endpoint();
-    let ran = world.run(&["init", "--admin-endpoint", &admin]).await;
-    assert!(ran.out.contains("added lease_ms and info"), "{ran:?}");
+    world.run(&["init", "--admin-endpoint", &admin]).await.says("added lease_ms and info");
     let held = world.hold("billing", "node-1", LEASE).await;
     assert_eq!(world.table.inspect("billing").await.unwrap().lease, Some(LEASE));
     held.release().await;
@@ -116,8 +100,7 @@ async fn a_sweep_says_how_much_it_removed() {
     for id in ["a", "b"] {
         world.hold("billing", id, LEASE).await.release().await;
     }
-    let ran = world.run(&["sweep", "--yes"]).await;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = world.run(&["sweep", "--yes"]).await.ends(0);
     assert!(ran.out.starts_with("removed "), "{ran:?}");
     let state = world.table.inspect("billing").await.unwrap();
     assert_eq!(state.holding, Holding::Released);
@@ -127,16 +110,12 @@ async fn a_sweep_says_how_much_it_removed() {
 async fn a_row_is_removed_once_nobody_holds_and_not_before() {
     let world = World::start().await;
     let held = world.hold("billing", "node-1", LEASE).await;
-    let refused = world.run(&["rm", "billing", "--yes"]).await;
-    assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.err.contains("spindle evict"), "{refused:?}");
+    world.run(&["rm", "billing", "--yes"]).await.ends(1).complains("spindle evict");
     held.lock.verify().await.unwrap();
     held.release().await;
-    let removed = world.run(&["rm", "billing", "--yes"]).await;
-    assert_eq!(removed.code, Some(0), "{removed:?}");
+    world.run(&["rm", "billing", "--yes"]).await.ends(0);
     assert_eq!(world.table.inspect("billing").await.unwrap().holding, Holding::NeverHeld);
-    let again = world.run(&["rm", "billing", "--yes"]).await;
-    assert!(again.out.contains("there is no row"), "{again:?}");
+    world.run(&["rm", "billing", "--yes"]).await.says("there is no row");
 }
 
 #[tokio::test]
@@ -145,8 +124,7 @@ async fn a_name_that_no_row_has_is_refused() {
     let acts: [&[&str]; 3] = [&["evict", "x"], &["seize", "x"], &["resign-to", "x", "node-1"]];
     for act in acts {
         let ran = world.run(&[act, &["--yes"]].concat()).await;
-        assert_eq!(ran.code, Some(1), "{ran:?}");
-        assert!(ran.err.contains("no row") && ran.err.contains("spindle ls"), "{ran:?}");
+        ran.ends(1).complains("no row").complains("spindle ls");
     }
     assert_eq!(world.table.inspect("x").await.unwrap().holding, Holding::NeverHeld);
 }

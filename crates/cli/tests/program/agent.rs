@@ -3,9 +3,8 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::Pid;
 use serde_json::{Value, json};
 use spindle::FencingToken;
 use spindle_emulator::{Effect, Fault, Rpc};
@@ -50,10 +49,6 @@ fn boottime() -> Duration {
 /// The deadline of an event, by the clock that counts suspended time.
 fn deadline(event: &Value) -> Duration {
     Duration::from_nanos(event["deadline"]["boottime_ns"].as_str().unwrap().parse().unwrap())
-}
-
-pub fn signal(agent: &Server, signal: Signal) {
-    kill(Pid::from_raw(agent.child.id().unwrap().cast_signed()), signal).unwrap();
 }
 
 #[tokio::test]
@@ -211,7 +206,7 @@ async fn a_program_that_outlives_its_agent_stops_before_another_leads() {
     let mut events = lead(&first, "a", SHORT).await;
     let mut held = gained(&mut events).await;
     let mut next = lead(&second, "a", SHORT).await;
-    signal(&first, Signal::SIGKILL);
+    first.running.signal(Signal::SIGKILL);
     while let Some((event, data)) = events.next().await {
         assert_eq!(event, "renewed", "nothing else was told");
         held["deadline"] = data["deadline"].clone();
@@ -223,10 +218,10 @@ async fn a_program_that_outlives_its_agent_stops_before_another_leads() {
 #[tokio::test]
 async fn an_agent_that_ends_gives_its_clients_time_and_releases_nothing_by_itself() {
     let world = World::start().await;
-    let mut agent = agent(&world, &["--grace", "10s"]).await;
+    let agent = agent(&world, &["--grace", "10s"]).await;
     let (mut first, mut second) = (lead(&agent, "a", LONG).await, lead(&agent, "b", LONG).await);
     let (one, other) = (gained(&mut first).await, gained(&mut second).await);
-    signal(&agent, Signal::SIGTERM);
+    agent.running.signal(Signal::SIGTERM);
     for events in [&mut first, &mut second] {
         events.until("it is told", |event, _| event == "ending").await;
     }
@@ -235,7 +230,7 @@ async fn an_agent_that_ends_gives_its_clients_time_and_releases_nothing_by_itsel
     assert_eq!(agent.send("DELETE", &claim(&one), &Value::Null).await.0, 200);
     let ended = second.until("it ends", |event, _| event == "ended").await;
     assert_eq!(ended["reason"], "ending");
-    assert!(timeout(TIME_LIMIT, agent.child.wait()).await.unwrap().unwrap().success());
+    agent.running.end().await.ends(0);
     let state = |name: &'static str| world.table.inspect(name);
     assert!(!state("a").await.unwrap().is_held());
     assert_eq!(state("b").await.unwrap().token, Some(token(&other)), "its lease runs out");
@@ -244,7 +239,7 @@ async fn an_agent_that_ends_gives_its_clients_time_and_releases_nothing_by_itsel
 #[tokio::test]
 async fn an_agent_that_ends_keeps_nobody_waiting_for_a_lock() {
     let world = World::start().await;
-    let (first, mut second) = (agent(&world, &[]).await, agent(&world, &["--grace", "1h"]).await);
+    let (first, second) = (agent(&world, &[]).await, agent(&world, &["--grace", "1h"]).await);
     let mut events = lead(&first, "a", LONG).await;
     gained(&mut events).await;
     let mut standby = lead(&second, "a", LONG).await;
@@ -256,13 +251,13 @@ async fn an_agent_that_ends_keeps_nobody_waiting_for_a_lock() {
             second.get("/metrics").await.body.contains("spindle_agent_claims 2")
         })
         .await;
-        signal(&second, Signal::SIGTERM);
+        second.running.signal(Signal::SIGTERM);
     };
     let (refused, ()) = tokio::join!(asking, ending);
     assert_eq!(refused.0, 503, "{refused:?}");
     let ended = standby.until("it ends", |event, _| event == "ended").await;
     assert_eq!(ended["reason"], "ending");
-    assert!(timeout(TIME_LIMIT, second.child.wait()).await.unwrap().unwrap().success());
+    second.running.end().await.ends(0);
 }
 
 #[tokio::test]
@@ -280,8 +275,7 @@ async fn a_client_that_resigns_goes_on_contending() {
     let lost = first.until("it loses", |event, _| event == "lost").await;
     assert_eq!(lost["reason"], "let_go");
     let next = gained(&mut second).await;
-    let leader = agent.get("/v1/leader?lock=a").await;
-    let leader: Value = serde_json::from_str(&leader.body).unwrap();
+    let leader = agent.json("/v1/leader?lock=a").await;
     assert_eq!((&leader["holder"], &leader["token"]), (&json!("node-2"), &next["token"]));
     agent.send("DELETE", &claim(&next), &Value::Null).await;
     assert!(token(&gained(&mut first).await) > token(&next));
@@ -322,7 +316,7 @@ async fn the_log_says_whose_lease_runs_out_and_why() {
     let mut command = world.program(&["agent", "--listen", "127.0.0.1:0"]);
     command.stderr(Stdio::piped());
     let mut agent = Server::listening(command).await;
-    let mut log = BufReader::new(agent.child.stderr.take().unwrap()).lines();
+    let mut log = BufReader::new(agent.running.child.stderr.take().unwrap()).lines();
     let mut events = lead(&agent, "a", SHORT).await;
     let held = gained(&mut events).await;
     drop(events);
@@ -341,11 +335,11 @@ async fn a_service_of_the_former_sidecar_is_told_the_name_of_its_leader() {
     let first = agent(&world, &["--elector", "web", "--id", "pod-1"]).await;
     let name = async |agent: &Server| agent.json("/").await["name"].as_str().unwrap().to_string();
     until("the first leads", async || name(&first).await == "pod-1").await;
-    let mut second = agent(&world, &["--elector", "web", "--id", "pod-2"]).await;
+    let second = agent(&world, &["--elector", "web", "--id", "pod-2"]).await;
     until("the second knows", async || name(&second).await == "pod-1").await;
-    signal(&first, Signal::SIGTERM);
+    first.running.signal(Signal::SIGTERM);
     until("the second leads", async || name(&second).await == "pod-2").await;
-    signal(&second, Signal::SIGTERM);
-    assert!(timeout(TIME_LIMIT, second.child.wait()).await.unwrap().unwrap().success());
+    second.running.signal(Signal::SIGTERM);
+    second.running.end().await.ends(0);
     assert!(!world.table.inspect("web").await.unwrap().is_held());
 }

@@ -2,14 +2,13 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use crate::agent::{LONG, agent, claim, gained, lead, signal};
+use crate::agent::{LONG, agent, claim, gained, lead};
 use crate::http::Server;
 use crate::world::{TIME_LIMIT, World, under, until};
 
@@ -97,7 +96,7 @@ async fn a_socket_is_for_its_owner_alone() {
     // A killed agent leaves its socket.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let name = path.to_str().unwrap();
-    let mut child = world.program(&["agent", "--socket", name]).spawn().unwrap();
+    let agent = world.spawn(&["agent", "--socket", name]);
     until("it listens", async || UnixStream::connect(&path).await.is_ok()).await;
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -106,10 +105,9 @@ async fn a_socket_is_for_its_owner_alone() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.0 200") && answer.ends_with("ok\n"), "{answer}");
-    let other = world.run(&["agent", "--socket", name]).await;
-    assert!(other.code == Some(2) && other.err.contains("another program listens"), "{other:?}");
-    kill(Pid::from_raw(child.id().unwrap().cast_signed()), Signal::SIGTERM).unwrap();
-    assert!(timeout(TIME_LIMIT, child.wait()).await.unwrap().unwrap().success());
+    world.run(&["agent", "--socket", name]).await.ends(2).complains("another program listens");
+    agent.signal(Signal::SIGTERM);
+    agent.end().await.ends(0);
     assert!(!path.exists());
     std::fs::write(&path, "a file").unwrap();
     let refused = world.run(&["agent", "--socket", name]).await;
@@ -120,8 +118,7 @@ async fn a_socket_is_for_its_owner_alone() {
 #[tokio::test]
 async fn other_hosts_reach_only_the_probes() {
     let world = World::start().await;
-    let refused = world.run(&["agent", "--listen", "0.0.0.0:0"]).await;
-    assert!(refused.code == Some(2) && refused.err.contains("other hosts"), "{refused:?}");
+    world.run(&["agent", "--listen", "0.0.0.0:0"]).await.ends(2).complains("other hosts");
     let mut command = world.program(&["agent", "--listen", "127.0.0.1:0"]);
     command.args(["--probes", "127.0.0.1:0"]);
     let probes = Server::started(command).await;
@@ -164,8 +161,8 @@ async fn an_agent_that_was_killed_comes_back_on_its_port() {
     let mut first = agent(&world, &[]).await;
     let mut events = lead(&first, "a", LONG).await;
     gained(&mut events).await;
-    signal(&first, Signal::SIGKILL);
-    timeout(TIME_LIMIT, first.child.wait()).await.unwrap().unwrap();
+    first.running.signal(Signal::SIGKILL);
+    first.running.code().await;
     let address = first.address.to_string();
     let second = Server::started(world.program(&["agent", "--listen", &address])).await;
     assert_eq!(second.address, first.address);

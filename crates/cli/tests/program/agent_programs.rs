@@ -3,18 +3,16 @@
 
 use std::process::Stdio;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use spindle::LockTable;
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
 use spindle::google_cloud_spanner::statement::Statement;
 use spindle_emulator::Emulator;
-use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
-use tokio::time::timeout;
+use tokio::process::Command;
+use tokio::time::Instant;
 
 use crate::http::Server;
-use crate::world::{DATABASE, PROGRAM, TIME_LIMIT};
+use crate::world::{DATABASE, PROGRAM, Running, TIME_LIMIT};
 
 const ORDERS: &str = "CREATE TABLE orders (
   id STRING(MAX) NOT NULL,
@@ -68,8 +66,7 @@ impl Place {
 /// A service in another language, with an agent of its own.
 struct Replica {
     _agent: Server,
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
+    running: Running,
 }
 
 impl Replica {
@@ -83,27 +80,20 @@ impl Replica {
         command.env("SPINDLE_AGENT", agent.address.to_string());
         // Node's client looks for the machine's own cloud at first.
         command.env("METADATA_SERVER_DETECTION", "none");
-        let mut child = command.spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Replica { _agent: agent, child, lines }
+        Replica { _agent: agent, running: Running::start(command) }
     }
 
     /// The first line that begins so.
     async fn says(&mut self, what: &str) -> String {
-        let saying = async {
-            loop {
-                let line = self.lines.next_line().await.unwrap().expect("it goes on");
-                assert!(!line.starts_with("failed"), "{line}");
-                if line.starts_with(what) {
-                    return line;
-                }
+        let began = Instant::now();
+        while began.elapsed() < TIME_LIMIT {
+            let line = self.running.line().await;
+            assert!(!line.starts_with("failed"), "{line}");
+            if line.starts_with(what) {
+                return line;
             }
-        };
-        timeout(TIME_LIMIT, saying).await.unwrap_or_else(|_| panic!("never said: {what}"))
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().unwrap().cast_signed()), signal).unwrap();
+        }
+        panic!("never said: {what}");
     }
 }
 
@@ -114,14 +104,14 @@ async fn a_leader_that_was_killed_is_replaced_and_one_that_was_stopped_writes_no
     let mut first = Replica::start(&place, "first").await;
     first.says("wrote").await;
     let mut second = Replica::start(&place, "second").await;
-    first.signal(Signal::SIGKILL);
+    first.running.signal(Signal::SIGKILL);
     second.says("wrote").await;
     let mut third = Replica::start(&place, "third").await;
     // In the midst of an order, between the look at the deadline and the write.
     second.says("works").await;
-    second.signal(Signal::SIGSTOP);
+    second.running.signal(Signal::SIGSTOP);
     third.says("wrote").await;
-    second.signal(Signal::SIGCONT);
+    second.running.signal(Signal::SIGCONT);
     // It may first say what it had written before it was stopped.
     second.says("fenced").await;
     third.says("wrote").await;

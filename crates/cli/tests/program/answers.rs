@@ -10,13 +10,10 @@ use crate::world::{DATABASE, TIME_LIMIT, World, bare, finish};
 
 #[tokio::test]
 async fn without_a_database_the_program_says_how_to_name_one() {
-    let ran = finish(bare(&["ls"])).await;
-    assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(ran.err.contains("SPINDLE_DATABASE") && ran.err.contains("demo"), "{ran:?}");
+    finish(bare(&["ls"])).await.ends(2).complains("SPINDLE_DATABASE").complains("demo");
 
     let ran = finish(bare(&["ls", "--database", "mydb"])).await;
-    assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(ran.err.contains("`mydb`") && ran.err.contains("projects/PROJECT"), "{ran:?}");
+    ran.ends(2).complains("`mydb`").complains("projects/PROJECT");
 }
 
 #[tokio::test]
@@ -24,33 +21,29 @@ async fn credentials_that_cannot_be_read_are_named_with_their_cure() {
     let mut command = bare(&["ls", "--database", DATABASE]);
     command.env("GOOGLE_APPLICATION_CREDENTIALS", "/nonexistent/key.json");
     let ran = finish(command).await;
-    assert_eq!(ran.code, Some(3), "{ran:?}");
-    assert!(ran.err.contains("gcloud auth application-default login"), "{ran:?}");
-    assert!(ran.err.contains("SPANNER_EMULATOR_HOST"), "{ran:?}");
+    ran.ends(3)
+        .complains("gcloud auth application-default login")
+        .complains("SPANNER_EMULATOR_HOST");
 }
 
 #[tokio::test]
 async fn a_missing_database_and_a_missing_table_are_told_apart() {
     let world = World::with("").await;
-    let ran = world.run(&["ls"]).await;
-    assert_eq!(ran.code, Some(4), "{ran:?}");
-    assert!(ran.err.contains("`locktable`") && ran.err.contains("spindle init"), "{ran:?}");
+    world.run(&["ls"]).await.ends(4).complains("`locktable`").complains("spindle init");
 
     let elsewhere = "projects/p/instances/i/databases/other";
     let ran = world.run(&["ls", "--database", elsewhere]).await;
-    assert_eq!(ran.code, Some(4), "{ran:?}");
-    assert!(ran.err.contains(elsewhere) && ran.err.contains("databases create"), "{ran:?}");
+    ran.ends(4).complains(elsewhere).complains("databases create");
 }
 
 #[tokio::test]
 async fn a_name_that_no_lock_can_have_is_a_mistake_of_the_command_line() {
     let world = World::start().await;
     for name in ["job_1795000000123456000", ""] {
-        let ran = world.run(&["show", name]).await;
-        assert_eq!(ran.code, Some(2), "{ran:?}");
+        world.run(&["show", name]).await.ends(2);
     }
-    assert_eq!(world.run(&["shwo", "a"]).await.code, Some(2));
-    assert_eq!(world.run(&["watch", "--interval", "5"]).await.code, Some(2));
+    world.run(&["shwo", "a"]).await.ends(2);
+    world.run(&["watch", "--interval", "5"]).await.ends(2);
 }
 
 #[tokio::test]
@@ -61,9 +54,7 @@ async fn a_server_that_never_answers_costs_seconds() {
     let mut command = bare(&["ls", "--database", DATABASE]);
     command.env("SPANNER_EMULATOR_HOST", &address);
     let began = Instant::now();
-    let ran = finish(command).await;
-    assert_eq!(ran.code, Some(3), "{ran:?}");
-    assert!(ran.err.contains("no answer within 5s") && ran.err.contains(&address), "{ran:?}");
+    finish(command).await.ends(3).complains("no answer within 5s").complains(&address);
     assert!(began.elapsed() < TIME_LIMIT / 2, "{:?}", began.elapsed());
 }
 
@@ -74,24 +65,20 @@ async fn nothing_that_listens_is_said_to_be_so() {
     emulator.stop().await;
     let mut command = bare(&["ls", "--database", DATABASE]);
     command.env("SPANNER_EMULATOR_HOST", &address);
-    let ran = finish(command).await;
-    assert_eq!(ran.code, Some(3), "{ran:?}");
-    assert!(ran.err.contains(&address), "{ran:?}");
+    finish(command).await.ends(3).complains(&address);
 }
 
 #[tokio::test]
 async fn completions_and_the_manual_name_every_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let ran = finish(bare(&["completions", shell])).await;
-        assert_eq!(ran.code, Some(0), "{shell}: {ran:?}");
+        let ran = finish(bare(&["completions", shell])).await.ends(0);
         assert!(ran.out.contains("resign-to") && ran.out.contains("doctor"), "{shell}");
     }
     let ran = finish(bare(&["man"])).await;
     assert!(ran.out.contains(".TH spindle 1") && ran.out.contains("Exit codes"), "{}", ran.out);
     let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("manual");
     std::fs::create_dir_all(&directory).unwrap();
-    let ran = finish(bare(&["man", "--into", directory.to_str().unwrap()])).await;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    finish(bare(&["man", "--into", directory.to_str().unwrap()])).await.ends(0);
     let page = std::fs::read_to_string(directory.join("spindle-run.1")).unwrap();
     assert!(page.contains("SPINDLE_TOKEN") && page.contains("SIGSTOP"), "{page}");
 }
@@ -99,10 +86,10 @@ async fn completions_and_the_manual_name_every_command() {
 #[tokio::test]
 async fn a_reader_that_goes_away_is_no_failure() {
     let world = World::start().await;
-    let mut child = world.program(&["watch", "--interval", "100ms"]).spawn().unwrap();
-    drop(child.stdout.take());
+    let mut watch = world.program(&["watch", "--interval", "100ms"]).spawn().unwrap();
+    drop(watch.stdout.take());
     let held = world.hold("billing", "a", Duration::from_secs(10)).await;
-    let status = tokio::time::timeout(TIME_LIMIT, child.wait()).await.unwrap().unwrap();
+    let status = tokio::time::timeout(TIME_LIMIT, watch.wait()).await.unwrap().unwrap();
     assert_eq!(status.code(), Some(141));
     held.release().await;
 }
@@ -110,14 +97,12 @@ async fn a_reader_that_goes_away_is_no_failure() {
 #[tokio::test]
 async fn no_command_gets_the_help_and_a_manual_makes_its_directory() {
     let world = World::start().await;
-    let ran = world.run(&[]).await;
-    assert_eq!(ran.code, Some(2), "{ran:?}");
+    let ran = world.run(&[]).await.ends(2);
     assert!(ran.err.contains("Commands:") && !ran.err.contains("\n  contend "), "{ran:?}");
     let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("manual/new");
     // Nothing is there unless an earlier run of this test left it.
     let _ = std::fs::remove_dir_all(&directory);
-    let ran = world.run(&["man", "--into", directory.to_str().unwrap()]).await;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    world.run(&["man", "--into", directory.to_str().unwrap()]).await.ends(0);
     assert!(std::fs::read_to_string(directory.join("spindle-ls.1")).unwrap().contains("List"));
 }
 
@@ -128,9 +113,7 @@ async fn a_refusal_names_the_role_and_a_wrong_table_how_to_name_another() {
     let refused = Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::PermissionDenied));
     let refused = world.emulator.inject(refused);
     for command in [&["ls"][..], &["seize", "billing", "--yes"], &["show", "billing"]] {
-        let ran = world.run(command).await;
-        assert_eq!(ran.code, Some(3), "{ran:?}");
-        assert!(ran.err.contains("roles/spanner.databaseUser"), "{ran:?}");
+        let ran = world.run(command).await.ends(3).complains("roles/spanner.databaseUser");
         assert!(!ran.err.contains("gcloud auth"), "{ran:?}");
     }
     refused.remove();
@@ -138,16 +121,12 @@ async fn a_refusal_names_the_role_and_a_wrong_table_how_to_name_another() {
     let orders = "CREATE TABLE orders (id STRING(MAX) NOT NULL) PRIMARY KEY (id)";
     let world = World::with(orders).await;
     for command in [&["ls", "-t", "orders"][..], &["init", "-t", "orders"], &["ls"]] {
-        let ran = world.run(command).await;
-        assert_eq!(ran.code, Some(4), "{ran:?}");
-        assert!(ran.err.contains("cure: name the lock table by -t"), "{ran:?}");
+        world.run(command).await.ends(4).complains("cure: name the lock table by -t");
     }
     let wrong = "CREATE TABLE locktable (name STRING(MAX) NOT NULL, heartbeat STRING(MAX), \
                  token STRING(MAX), writer STRING(MAX)) PRIMARY KEY (name)";
     let world = World::with(wrong).await;
-    let ran = world.run(&["init"]).await;
-    assert_eq!(ran.code, Some(4), "{ran:?}");
-    assert!(ran.err.contains("ALTER TABLE") && ran.err.contains("ddl update"), "{ran:?}");
+    world.run(&["init"]).await.ends(4).complains("ALTER TABLE").complains("ddl update");
 }
 
 #[tokio::test]
@@ -161,14 +140,11 @@ async fn the_same_cause_has_the_same_code_and_each_error_its_cure() {
         &["seize", "biling", "--yes"],
         &["rm", "biling", "--yes"],
     ] {
-        let ran = world.run(command).await;
-        assert_eq!(ran.code, Some(1), "{command:?}: {ran:?}");
+        world.run(command).await.ends(1);
     }
-    let ran = world.run(&["show", "job_1795000000123456000"]).await;
-    assert!(ran.err.contains("cure: "), "{ran:?}");
+    world.run(&["show", "job_1795000000123456000"]).await.complains("cure: ");
     world.emulator.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::Unavailable)));
-    let ran = world.run(&["ls"]).await;
-    assert!(ran.code == Some(3) && ran.err.contains("cure: "), "{ran:?}");
+    world.run(&["ls"]).await.ends(3).complains("cure: ");
 }
 
 #[tokio::test]
@@ -176,9 +152,7 @@ async fn the_reason_of_an_eviction_is_printed_when_its_row_is_removed() {
     let world = World::start().await;
     world.write(&[("billing", Some("node-1"))]).await;
     let evicted = ["evict", "billing", "--by", "alice", "--reason", "bad deploy", "--yes"];
-    assert_eq!(world.run(&evicted).await.code, Some(0));
+    world.run(&evicted).await.ends(0);
     world.emulator.advance(Duration::from_secs(400));
-    let ran = world.run(&["rm", "billing", "--yes"]).await;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.out.contains("`evicted by alice: bad deploy`"), "{ran:?}");
+    world.run(&["rm", "billing", "--yes"]).await.ends(0).says("`evicted by alice: bad deploy`");
 }

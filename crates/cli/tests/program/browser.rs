@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -135,7 +136,8 @@ impl Browser {
 
     pub async fn screenshot(&mut self, file: &Path) {
         let shot = self.tell("Page.captureScreenshot", json!({ "format": "png" })).await;
-        std::fs::write(file, decode(shot["data"].as_str().unwrap())).unwrap();
+        let png = BASE64_STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
+        std::fs::write(file, png).unwrap();
     }
 
     fn note(&mut self, message: &Value) {
@@ -153,25 +155,4 @@ impl Drop for Browser {
         // The remains are in the target directory.
         let _ = std::fs::remove_dir_all(&self.profile);
     }
-}
-
-/// Bytes from base64.
-fn decode(text: &str) -> Vec<u8> {
-    let value = |byte: u8| match byte {
-        b'A'..=b'Z' => u32::from(byte - b'A'),
-        b'a'..=b'z' => u32::from(byte - b'a' + 26),
-        b'0'..=b'9' => u32::from(byte - b'0' + 52),
-        b'+' => 62,
-        _ => 63,
-    };
-    let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
-    for byte in text.bytes().filter(|byte| *byte != b'=') {
-        bits = bits << 6 | value(byte);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push(u8::try_from(bits >> count & 0xff).unwrap());
-        }
-    }
-    bytes
 }

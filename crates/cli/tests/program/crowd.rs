@@ -128,8 +128,7 @@ fn row(name: &str, cells: Cells) -> Mutation {
 async fn ten_thousand_locks_are_listed_whatever_their_names() {
     let world = World::start().await;
     fill(&world).await;
-    let ran = world.run(&["ls"]).await;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = world.run(&["ls"]).await.ends(0);
     assert_eq!(ran.out.lines().count(), LOCKS + 1);
     let wide = ran.out.lines().filter(|line| line.chars().count() > 200).count();
     assert_eq!(wide, 1, "the longest name widens no line but its own");
@@ -145,13 +144,10 @@ async fn ten_thousand_locks_are_listed_whatever_their_names() {
         .collect();
     for name in odd_names() {
         assert!(names.contains(&name), "{name}");
-        let shown = world.run(&["show", "-o", "json", "--", &name]).await;
-        assert_eq!(shown.code, Some(0), "{shown:?}");
+        let shown = world.run(&["show", "-o", "json", "--", &name]).await.ends(0);
         let shown: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
         assert_eq!((&shown["name"], &shown["holder"]), (&name.into(), &"node-1".into()));
     }
 
-    let ran = world.run(&["doctor"]).await;
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.out.contains("others hold `orders/00019`"), "{ran:?}");
+    world.run(&["doctor"]).await.ends(1).says("others hold `orders/00019`");
 }

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::crowd;
 use crate::http::Server;
-use crate::world::{DATABASE, Ran, TIME_LIMIT, World, until};
+use crate::world::{DATABASE, TIME_LIMIT, World, until};
 
 const SHARDS: usize = 8;
 
@@ -39,59 +39,49 @@ pub async fn fleet(world: &World) -> (CancellationToken, spindle::fleet::Permit)
     (cancel, permit)
 }
 
-fn ok(ran: Ran) -> String {
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    ran.out
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_fleet_is_one_line_of_ls_and_a_command_shows_its_rows() {
     let world = World::start().await;
     let _fleet = fleet(&world).await;
-    let ls = ok(world.run(&["ls"]).await);
+    let ls = world.ok(&["ls"]).await;
     // The head, the lock, members, who shares, shards, permits, readers and writers.
     assert_eq!(ls.lines().count(), 7, "{ls}");
     let line = ls.lines().find(|line| line.starts_with("spindle:shard:orders/emails ")).unwrap();
     assert!(line.contains("node-1") && line.contains("8 of 8 held"), "{ls}");
     assert!(line.ends_with("spindle shards orders/emails"), "{ls}");
-    assert_eq!(ok(world.run(&["ls", "--all"]).await).lines().count(), 1 + 1 + 1 + 1 + 8 + 1 + 2);
-    assert_eq!(ok(world.run(&["ls", "spindle:permit:"]).await).lines().count(), 2);
-    let json: Value = serde_json::from_str(&ok(world.run(&["ls", "-o", "json"]).await)).unwrap();
+    assert_eq!(world.ok(&["ls", "--all"]).await.lines().count(), 1 + 1 + 1 + 1 + 8 + 1 + 2);
+    assert_eq!(world.ok(&["ls", "spindle:permit:"]).await.lines().count(), 2);
+    let json = world.json(&["ls"]).await;
     let fleets: Vec<&Value> = json.as_array().unwrap().iter().map(|row| &row["fleet"]).collect();
     assert_eq!(fleets.len(), 14, "JSON has each row: {json}");
     assert_eq!((fleets[0], fleets[1]), (&Value::Null, &"spindle:member:orders".into()));
 
-    for members in [ok(world.run(&["members"]).await), ok(world.run(&["members", "orders"]).await)]
-    {
+    for members in [world.ok(&["members"]).await, world.ok(&["members", "orders"]).await] {
         let line = members.lines().nth(1).unwrap();
         assert!(line.starts_with("orders  node-1  "), "{members}");
         assert!(line.ends_with("http://10.0.0.7"), "{members}");
     }
-    let shards = ok(world.run(&["shards", "orders/emails"]).await);
+    let shards = world.ok(&["shards", "orders/emails"]).await;
     assert_eq!(shards.lines().nth(1), Some("node-1  1       8      0-7"), "{shards}");
-    assert!(ok(world.run(&["shards"]).await).contains("8 of 8 held"));
-    let permits = world.run(&["permits", "api"]).await;
-    assert!(permits.err.contains("1 used"), "{permits:?}");
-    assert_eq!(ok(permits).lines().count(), 2);
-    let readers = ok(world.run(&["readers", "jobs"]).await);
+    assert!(world.ok(&["shards"]).await.contains("8 of 8 held"));
+    let permits = world.run(&["permits", "api"]).await.complains("1 used");
+    assert_eq!(permits.ends(0).out.lines().count(), 2);
+    let readers = world.ok(&["readers", "jobs"]).await;
     let lines: Vec<&str> = readers.lines().collect();
     assert!(lines[1].starts_with("writer  -       node-2  waiting"), "{readers}");
     assert!(lines[2].starts_with("reader  node-3  node-3  held"), "{readers}");
     // An evicted reader may read on until its lease has run out.
-    ok(world.run(&["evict", "spindle:rw:jobs/node-3", "--yes"]).await);
-    let readers = ok(world.run(&["readers", "jobs"]).await);
+    world.ok(&["evict", "spindle:rw:jobs/node-3", "--yes"]).await;
+    let readers = world.ok(&["readers", "jobs"]).await;
     assert!(readers.lines().nth(1).unwrap().contains("node-2  waiting"), "{readers}");
     assert!(readers.lines().nth(2).unwrap().contains("evicted"), "{readers}");
 
     for half in ["emails", "orders"] {
         let ran = world.run(&["shards", half]).await;
-        assert_eq!(ran.code, Some(2), "{ran:?}");
-        assert!(ran.err.contains("GROUP/NAME") && ran.err.contains("`spindle shards`"), "{ran:?}");
+        ran.ends(2).complains("GROUP/NAME").complains("`spindle shards`");
     }
     for nothing in [["members", "x"], ["shards", "x/y"], ["permits", "x"], ["readers", "job"]] {
-        let ran = world.run(&nothing).await;
-        assert_eq!(ran.code, Some(1), "{ran:?}");
-        assert!(ran.err.contains("spindle ls spindle:"), "{ran:?}");
+        world.run(&nothing).await.ends(1).complains("spindle ls spindle:");
     }
 }
 
@@ -109,20 +99,17 @@ async fn a_fleet_is_moved_to_another_count_and_shards_shows_the_move() {
         let arguments = ["shards", "orders/emails", "--yes", "--resize", to];
         world.run(&[&arguments, keep].concat()).await
     };
-    let moved = ok(resize("10", &["--keep-numbers"]).await);
+    let moved = resize("10", &["--keep-numbers"]).await.ends(0).out;
     assert!(moved.contains("`orders/emails`: the group shares 10, 8 before that"), "{moved}");
-    let moved = ok(resize("12", &[]).await);
+    let moved = resize("12", &[]).await.ends(0).out;
     assert!(moved.contains("12, once those of 10 are given up"), "{moved}");
-    let shown = world.run(&["shards", "orders/emails"]).await;
-    assert!(shown.err.contains("12, once those of 10 are given up"), "{shown:?}");
-    assert!(ok(shown).contains("the move waits until all shards are given up"));
-    let refused = resize("9", &[]).await;
-    assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.err.contains("9 asked for, but the group shares 12"), "{refused:?}");
-    assert_eq!(resize("0", &[]).await.code, Some(2));
-    let unknown = world.run(&["shards", "x/y", "--yes", "--resize", "4"]).await;
-    assert_eq!(unknown.code, Some(1), "{unknown:?}");
-    assert!(unknown.err.contains("no member has shared them yet"), "{unknown:?}");
+    let ran = world.run(&["shards", "orders/emails"]).await;
+    let shown = ran.complains("12, once those of 10 are given up");
+    assert!(shown.ends(0).out.contains("the move waits until all shards are given up"));
+    resize("9", &[]).await.ends(1).complains("9 asked for, but the group shares 12");
+    resize("0", &[]).await.ends(2);
+    let ran = world.run(&["shards", "x/y", "--yes", "--resize", "4"]).await;
+    ran.ends(1).complains("no member has shared them yet");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -142,7 +129,7 @@ async fn the_contenders_for_a_ranked_lock_are_members_with_their_ranks() {
         world.run(&["members", "billing"]).await.out.lines().count() == 4
     })
     .await;
-    let members = ok(world.run(&["members", "billing"]).await);
+    let members = world.ok(&["members", "billing"]).await;
     let rows: Vec<Vec<&str>> =
         members.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
     let starts: Vec<_> = rows.iter().map(|row| [row[0], row[1]]).collect();
@@ -151,8 +138,7 @@ async fn the_contenders_for_a_ranked_lock_are_members_with_their_ranks() {
     // After the ages: `0ms ago` has a space.
     let ends: Vec<_> = rows.iter().map(|row| row[5..].join(" ")).collect();
     assert_eq!(ends, ["30 rank 30", "2 rank 2", "- ranks are for others"], "{members}");
-    let json = ok(world.run(&["members", "billing", "-o", "json"]).await);
-    let json: Value = serde_json::from_str(&json).unwrap();
+    let json = world.json(&["members", "billing"]).await;
     let ranks: Vec<&Value> = json.as_array().unwrap().iter().map(|row| &row["rank"]).collect();
     assert_eq!(ranks, [&Value::from(30), &Value::from(2), &Value::Null]);
     cancel.cancel();
@@ -168,10 +154,7 @@ async fn a_writer_waits_while_anybody_reads_and_writes_then() {
         table.rw_lock("jobs").id(id).lease(LEASE).build().unwrap()
     };
     let (reader, writer) = (process("node-3"), process("node-2"));
-    let readers = async || -> Value {
-        let ran = world.run(&["readers", "jobs", "-o", "json"]).await;
-        serde_json::from_str(&ok(ran)).unwrap()
-    };
+    let readers = async || world.json(&["readers", "jobs"]).await;
     let reading = reader.read().await.unwrap();
     let alone = readers().await;
     assert_eq!(alone.as_array().unwrap().len(), 1, "{alone}");
@@ -185,7 +168,7 @@ async fn a_writer_waits_while_anybody_reads_and_writes_then() {
     assert_eq!((&both[0]["holder"], &both[0]["state"]), (&"node-2".into(), &"waiting".into()));
     assert_eq!(both[0]["next"], "waits until no reader is left (1 now), and writes then");
     assert_eq!((&both[1]["role"], &both[1]["state"]), (&"reader".into(), &"held".into()));
-    let table = ok(world.run(&["readers", "jobs"]).await);
+    let table = world.ok(&["readers", "jobs"]).await;
     let lines: Vec<Vec<&str>> =
         table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[1][..4], ["writer", "-", "node-2", "waiting"], "{table}");
@@ -193,14 +176,13 @@ async fn a_writer_waits_while_anybody_reads_and_writes_then() {
     assert!(lines[2][1].starts_with("node-3-"), "the row's name has a nonce: {table}");
     // No command takes it for a holder.
     let writer_row = "spindle:rw:jobs";
-    let who = world.run(&["who", writer_row]).await;
-    assert_eq!((who.code, who.out.as_str()), (Some(1), ""));
-    let shown = ok(world.run(&["show", writer_row]).await);
+    world.run(&["who", writer_row]).await.ends(1).says_only("");
+    let shown = world.ok(&["show", writer_row]).await;
     assert!(shown.contains("state       waiting\ncontender   node-2\n"), "{shown}");
     assert!(shown.contains("next        waits until no reader is left (1 now)"), "{shown}");
-    let ls = ok(world.run(&["ls"]).await);
+    let ls = world.ok(&["ls"]).await;
     assert!(ls.contains("spindle:rw:jobs  node-3  1 of 2 held, 1 waiting  "), "{ls}");
-    let json_lines = ok(world.run(&["ls", "-o", "jsonl"]).await);
+    let json_lines = world.ok(&["ls", "-o", "jsonl"]).await;
     assert!(json_lines.starts_with(r#"{"name":"spindle:rw:jobs","#), "{json_lines}");
     assert!(json_lines.lines().next().unwrap().contains(r#""state":"waiting""#), "{json_lines}");
 
@@ -209,7 +191,7 @@ async fn a_writer_waits_while_anybody_reads_and_writes_then() {
     let alone = readers().await;
     assert_eq!(alone.as_array().unwrap().len(), 1, "a reader's row goes with it: {alone}");
     assert_eq!((&alone[0]["holder"], &alone[0]["state"]), (&"node-2".into(), &"held".into()));
-    assert_eq!(ok(world.run(&["who", writer_row]).await), "node-2\n");
+    assert_eq!(world.ok(&["who", writer_row]).await, "node-2\n");
     let _ = guard.release().await;
     let released = readers().await;
     assert_eq!(
@@ -227,10 +209,9 @@ async fn a_table_without_fleets_is_said_to_have_none() {
         ("permits", "permits"),
         ("readers", "readers and writers"),
     ] {
-        let ran = world.run(&[command]).await;
-        assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "{ran:?}");
+        let ran = world.run(&[command]).await.ends(0).says_only("");
         assert_eq!(ran.err, format!("no {what} in table `locktable`\n"));
-        assert_eq!(ok(world.run(&[command, "-o", "json"]).await).trim(), "[]");
+        assert_eq!(world.ok(&[command, "-o", "json"]).await.trim(), "[]");
     }
 }
 

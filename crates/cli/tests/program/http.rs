@@ -7,14 +7,14 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::world::{TIME_LIMIT, World};
+use crate::world::{Running, TIME_LIMIT, World};
 
 /// The program, serving.
 pub struct Server {
-    pub child: Child,
+    pub running: Running,
     pub address: SocketAddr,
 }
 
@@ -38,13 +38,12 @@ impl Server {
     }
 
     /// The program, whose complaints go where the command says.
-    pub async fn listening(mut command: Command) -> Server {
-        let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = timeout(TIME_LIMIT, lines.next_line()).await.unwrap().unwrap().unwrap();
+    pub async fn listening(command: Command) -> Server {
+        let mut running = Running::start(command);
+        let line = running.line().await;
         let (_, rest) = line.split_once("http://").unwrap();
         let (address, _) = rest.split_once('/').unwrap();
-        Server { child, address: address.parse().unwrap() }
+        Server { running, address: address.parse().unwrap() }
     }
 
     pub async fn get(&self, path: &str) -> Answer {
@@ -91,8 +90,7 @@ impl Server {
     /// A stream of events, as a browser listens to one.
     pub async fn events(&self) -> Events {
         let request = format!("GET /events HTTP/1.0\r\nHost: {}\r\n\r\n", self.address);
-        let stream = self.sent(request.as_bytes()).await;
-        Events(BufReader::new(stream).lines())
+        Events(BufReader::new(self.sent(request.as_bytes()).await).lines())
     }
 
     /// In the old version of HTTP a body is what comes until the connection ends.

@@ -1,16 +1,13 @@
 //! The program on Google's own emulator, in the dialect of the database that the environment names.
 //! `tests/any_spanner/on_google` starts them.
 
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use spindle::LockTable;
-use tokio::io::AsyncReadExt as _;
-use tokio::process::{Child, ChildStdin, Command};
-use tokio::time::timeout;
+use tokio::process::{ChildStdin, Command};
 
-use crate::world::{PROGRAM, Ran, TIME_LIMIT, finish, until};
+use crate::world::{PROGRAM, Ran, Running, finish, until};
 
 fn database() -> String {
     std::env::var("SPINDLE_TEST_DATABASE").expect("run by `on_google`")
@@ -25,21 +22,18 @@ fn program(table: &str, arguments: &[&str]) -> Command {
 }
 
 async fn ran(table: &str, arguments: &[&str]) -> Ran {
-    let ran = finish(program(table, arguments)).await;
-    assert_eq!(ran.code, Some(0), "{arguments:?}: {ran:?}");
-    ran
+    finish(program(table, arguments)).await.ends(0)
 }
 
 /// Holds a lock until its standard input is dropped or it is told to stop; its command says that it
 /// works.
-fn holder(table: &str, id: &str) -> (Child, ChildStdin) {
-    let mut command = Command::new(PROGRAM);
-    command.args(["run", "job", "--id", id, "--lease", "2s", "--database", &database()]);
-    command.args(["--table", table, "--", "sh", "-c", "echo works && exec cat"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-    let mut child = command.spawn().unwrap();
-    let input = child.stdin.take().unwrap();
-    (child, input)
+fn holder(table: &str, id: &str) -> (Running, ChildStdin) {
+    let run = ["run", "job", "--id", id, "--lease", "2s", "--", "sh", "-c"];
+    let mut command = program(table, &run);
+    command.arg("echo works && exec cat").stdin(Stdio::piped()).stderr(Stdio::inherit());
+    let mut running = Running::start(command);
+    let input = running.child.stdin.take().unwrap();
+    (running, input)
 }
 
 async fn leader(table: &LockTable) -> Option<String> {
@@ -53,19 +47,8 @@ async fn led_by(table: &LockTable, id: &str) {
 
 /// Waits until its command works. Before, the row may name it while it doesn't know yet that it leads,
 /// and stopped then, it would contend again.
-async fn works(child: &mut Child) {
-    let mut said = [0; 6];
-    let reading = child.stdout.as_mut().unwrap().read_exact(&mut said);
-    timeout(TIME_LIMIT, reading).await.expect("its command never worked").unwrap();
-    assert_eq!(&said, b"works\n");
-}
-
-async fn ends(child: &mut Child) -> ExitStatus {
-    timeout(TIME_LIMIT, child.wait()).await.expect("it never ended").unwrap()
-}
-
-fn signal(child: &Child, signal: Signal) {
-    kill(Pid::from_raw(child.id().unwrap().cast_signed()), signal).unwrap();
+async fn works(running: &mut Running) {
+    assert_eq!(running.line().await, "works");
 }
 
 #[tokio::test]
@@ -83,7 +66,7 @@ async fn every_command_works_on_a_table_that_it_made() {
     assert!(listed.out.contains("job"), "{listed:?}");
     ran(name, &["evict", "job", "--yes"]).await;
     until("a is deposed", async || leader(&locks).await.is_none()).await;
-    a.kill().await.unwrap();
+    a.child.kill().await.unwrap();
     let _b = holder(name, "b");
     led_by(&locks, "b").await;
     ran(name, &["seize", "job", "--yes"]).await;
@@ -100,18 +83,18 @@ async fn of_three_processes_one_leads_after_each_is_killed_stopped_or_told_to_en
     led_by(&locks, "killed").await;
     works(&mut killed).await;
     let (mut stopped, _stopped) = holder(name, "stopped");
-    killed.kill().await.unwrap();
+    killed.child.kill().await.unwrap();
     led_by(&locks, "stopped").await;
     works(&mut stopped).await;
     let (mut ended, _ended) = holder(name, "ended");
-    signal(&stopped, Signal::SIGSTOP);
+    stopped.signal(Signal::SIGSTOP);
     led_by(&locks, "ended").await;
     // It finds itself deposed when it wakes, and ends its command.
-    signal(&stopped, Signal::SIGCONT);
-    assert!(!ends(&mut stopped).await.success());
+    stopped.signal(Signal::SIGCONT);
+    assert_ne!(stopped.code().await, Some(0));
     assert_eq!(leader(&locks).await.as_deref(), Some("ended"));
-    signal(&ended, Signal::SIGTERM);
-    ends(&mut ended).await;
+    ended.signal(Signal::SIGTERM);
+    ended.code().await;
     // It let go, or its lease is over where another transaction was in the way of its release.
     until("nobody leads", async || leader(&locks).await.is_none()).await;
 }

@@ -26,14 +26,12 @@ async fn an_hour(world: &World) {
                 (2, _) if minute % 9 == 1 => world.write(&[(name, Some(&node(minute / 9)))]).await,
                 (3, 30) => world.write(&[(name, None)]).await,
                 (3, 31..) => {}
-                _ => world.beat(name).await,
+                _ => world.beat(&[name]).await,
             }
         }
         world.emulator.advance(MINUTE);
     }
-    for name in &locks[..3] {
-        world.beat(name).await;
-    }
+    world.beat(&locks[..3]).await;
     for shard in 0..6 {
         let name = format!("spindle:shard:orders/emails/{shard}");
         world.write(&[(&name, Some(&format!("node-{}", shard / 2 + 1)))]).await;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -45,7 +44,7 @@ async fn prometheus_is_told_of_every_lock() {
 async fn alerts_tell_what_ended_well_from_what_was_left_and_from_an_outage() {
     let world = World::start().await;
     world.write(&[("tenant", None), ("billing", Some("node-1"))]).await;
-    assert_eq!(world.run(&["run", "backup", "--", "true"]).await.code, Some(0));
+    world.run(&["run", "backup", "--", "true"]).await.ends(0);
     let job = world.table.lock("nightly").id("node-1");
     job.run_once(Duration::from_secs(1), Duration::from_secs(60), async |_| ()).await.unwrap();
     let server = Server::start(&world, &[]).await;
@@ -59,7 +58,7 @@ async fn alerts_tell_what_ended_well_from_what_was_left_and_from_an_outage() {
     // A holder died, and a job panicked.
     world.write(&[("left", Some("node-2"))]).await;
     world.emulator.advance(Duration::from_secs(900));
-    world.beat("billing").await;
+    world.beat(&["billing"]).await;
     let job = world.table.lock("weekly").id("node-1");
     let panics = async |_| panic!("no report");
     job.run_once(Duration::from_secs(1), Duration::from_secs(60), panics).await.unwrap_err();
@@ -272,25 +271,20 @@ async fn a_signal_ends_it_and_every_stream_with_it() {
     let mut server = Server::start(&world, &[]).await;
     let mut events = server.events().await;
     events.next().await.unwrap();
-    let began = Instant::now();
-    let pid = i32::try_from(server.child.id().unwrap()).unwrap();
-    kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
-    let ended = timeout(TIME_LIMIT, server.child.wait()).await.unwrap().unwrap();
-    assert!(ended.success(), "{ended:?} after {:?}", began.elapsed());
+    server.running.signal(Signal::SIGTERM);
+    assert_eq!(server.running.code().await, Some(0));
     while events.next().await.is_some() {}
 }
 
 #[tokio::test]
 async fn what_it_cannot_serve_is_said_at_once() {
     let world = World::with("").await;
-    let ran = world.run(&["serve", "--listen", "127.0.0.1:0"]).await;
-    assert_eq!(ran.code, Some(4), "{ran:?}");
+    world.run(&["serve", "--listen", "127.0.0.1:0"]).await.ends(4);
     let world = World::start().await;
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let ran = world.run(&["serve", "--listen", &address]).await;
-    assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(ran.err.contains(&address) && ran.err.contains("port 0"), "{ran:?}");
+    ran.ends(2).complains(&address).complains("port 0");
 }
 
 #[tokio::test]

@@ -3,11 +3,15 @@
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
 use spindle::{CancellationToken, LockTable, RunHandle, Spindle, TermChange};
 use spindle_emulator::Emulator;
 use spindle_emulator::engine::{Mutation, Timestamp, WriteKind};
 use spindle_protocol::{Nonce, Writer};
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 pub const DATABASE: &str = "projects/p/instances/i/databases/d";
@@ -62,10 +66,14 @@ impl World {
         self.apply(&rows.iter().map(row).collect::<Vec<_>>()).await;
     }
 
-    /// Writes a heartbeat as of now.
-    pub async fn beat(&self, name: &str) {
-        let cells = [("name", name.into()), ("heartbeat", self.emulator.clock().now().into())];
-        self.apply(&[Mutation::write(WriteKind::Update, "locktable", cells)]).await;
+    /// Writes heartbeats as of now.
+    pub async fn beat(&self, names: &[&str]) {
+        let now = self.emulator.clock().now();
+        let row = |name: &&str| {
+            let cells = [("name", (*name).into()), ("heartbeat", now.into())];
+            Mutation::write(WriteKind::Update, "locktable", cells)
+        };
+        self.apply(&names.iter().map(row).collect::<Vec<_>>()).await;
     }
 
     pub async fn apply(&self, rows: &[Mutation]) {
@@ -81,9 +89,29 @@ impl World {
         command
     }
 
+    /// Starts the program.
+    pub fn spawn(&self, arguments: &[&str]) -> Running {
+        Running::start(self.program(arguments))
+    }
+
     /// Runs the program to its end.
     pub async fn run(&self, arguments: &[&str]) -> Ran {
         finish(self.program(arguments)).await
+    }
+
+    /// Runs the program, which succeeds, and gives its output.
+    pub async fn ok(&self, arguments: &[&str]) -> String {
+        self.run(arguments).await.ends(0).out
+    }
+
+    /// The same, in JSON.
+    pub async fn json(&self, arguments: &[&str]) -> Value {
+        let out = self.ok(&[arguments, &["-o", "json"]].concat()).await;
+        serde_json::from_str(&out).unwrap()
+    }
+
+    pub async fn is_held(&self, name: &str) -> bool {
+        self.table.inspect(name).await.unwrap().is_held()
     }
 
     pub async fn hold(&self, name: &str, id: &str, lease: Duration) -> Held {
@@ -133,6 +161,53 @@ pub fn under(starter: &str, arguments: &[&str], program: Command) -> Command {
     command
 }
 
+/// The program at work.
+pub struct Running {
+    pub child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Running {
+        let mut child = command.spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Running { child, out }
+    }
+
+    /// The next line that it says.
+    pub async fn line(&mut self) -> String {
+        let mut line = String::new();
+        let read = timeout(TIME_LIMIT, self.out.read_line(&mut line)).await;
+        assert!(read.expect("it says nothing").unwrap() > 0, "it has ended");
+        line.trim_end_matches('\n').to_string()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().unwrap().cast_signed()), signal).unwrap();
+    }
+
+    /// Waits until it ends, and gives its exit code.
+    pub async fn code(&mut self) -> Option<i32> {
+        timeout(TIME_LIMIT, self.child.wait()).await.expect("it never ended").unwrap().code()
+    }
+
+    /// Waits until it ends, and gives what it has said since.
+    pub async fn end(self) -> Ran {
+        let Running { child, mut out } = self;
+        let mut said = String::new();
+        let ending =
+            async { tokio::join!(out.read_to_string(&mut said), child.wait_with_output()) };
+        let (read, ended) = timeout(TIME_LIMIT, ending).await.expect("it never ended");
+        read.unwrap();
+        let Output { status, stderr, .. } = ended.unwrap();
+        Ran { code: status.code(), out: said, err: String::from_utf8(stderr).unwrap() }
+    }
+}
+
+pub async fn finish(command: Command) -> Ran {
+    Running::start(command).end().await
+}
+
 /// The result of a run of the program.
 #[derive(Debug)]
 pub struct Ran {
@@ -141,11 +216,34 @@ pub struct Ran {
     pub err: String,
 }
 
-pub async fn finish(mut command: Command) -> Ran {
-    let Output { status, stdout, stderr } =
-        timeout(TIME_LIMIT, command.output()).await.unwrap().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Ran { code: status.code(), out: text(stdout), err: text(stderr) }
+impl Ran {
+    /// Expects this exit code.
+    #[track_caller]
+    pub fn ends(self, code: i32) -> Ran {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        self
+    }
+
+    /// Expects this text in the output.
+    #[track_caller]
+    pub fn says(self, text: &str) -> Ran {
+        assert!(self.out.contains(text), "{text}: {self:?}");
+        self
+    }
+
+    /// Expects nothing else in the output.
+    #[track_caller]
+    pub fn says_only(self, text: &str) -> Ran {
+        assert_eq!(self.out, text, "{self:?}");
+        self
+    }
+
+    /// Expects this text beside the output.
+    #[track_caller]
+    pub fn complains(self, text: &str) -> Ran {
+        assert!(self.err.contains(text), "{text}: {self:?}");
+        self
+    }
 }
 
 /// Waits until something is so.
