@@ -141,15 +141,7 @@ pub enum Colour {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List the locks, and who holds each.
-    Ls {
-        /// Locks whose names begin so; all of them without it. `spindle:` shows the rows of fleets.
-        #[arg(default_value = "")]
-        prefix: String,
-        /// Show each row of members, shards, permits and readers, and not one line for each fleet.
-        /// JSON always has each row; its field `fleet` tells them from locks.
-        #[arg(long, short)]
-        all: bool,
-    },
+    Ls(Listed),
     /// Show all there is to say of one lock.
     Show { name: String },
     /// Print the id of the holder, and nothing else; exit with 1 if nobody holds.
@@ -157,19 +149,7 @@ pub enum Command {
     /// Tell the terms of a lock so far, the latest first, from what Spanner still knows of its row.
     History(History),
     /// Follow who holds what, live; as plain lines if the output is no terminal.
-    Watch {
-        /// Locks whose names begin so; all of them without it.
-        #[arg(default_value = "")]
-        prefix: String,
-        /// Show each row of members, shards, permits and readers, and not one line for each fleet.
-        /// JSON always has each row; its field `fleet` tells them from locks.
-        #[arg(long, short)]
-        all: bool,
-        /// From one poll to the next. After a poll that took long it waits nine times as long, but at
-        /// most 10 s.
-        #[arg(long, default_value = "1s", value_parser = duration, value_name = "TIME")]
-        interval: Duration,
-    },
+    Watch(Watch),
     /// List the live members of a group, or of all groups.
     Members { group: Option<String> },
     /// Tell which member has which shards, or move them to another count.
@@ -231,6 +211,27 @@ pub enum Command {
         #[arg(long, value_parser = duration)]
         lease: Duration,
     },
+}
+
+#[derive(Debug, Default, Args)]
+pub struct Listed {
+    /// Locks whose names begin so; all of them without it. `spindle:` shows the rows of fleets.
+    #[arg(default_value = "")]
+    pub prefix: String,
+    /// Show each row of members, shards, permits and readers, and not one line for each fleet.
+    /// JSON always has each row; its field `fleet` tells them from locks.
+    #[arg(long, short)]
+    pub all: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Watch {
+    #[command(flatten)]
+    pub listed: Listed,
+    /// From one poll to the next. After a poll that took long it waits nine times as long, but at
+    /// most 10 s.
+    #[arg(long, default_value = "1s", value_parser = duration, value_name = "TIME")]
+    pub interval: Duration,
 }
 
 #[derive(Debug, Args)]
@@ -311,7 +312,7 @@ pub struct Run {
     #[arg(long = "try", conflicts_with_all = ["wait", "once"])]
     pub try_only: bool,
     /// Wait at most this long for the lock; without it, for as long as it takes.
-    #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "once")]
+    #[arg(long, value_parser = wait, value_name = "TIME", conflicts_with = "once")]
     pub wait: Option<Duration>,
     /// For cron on every node of a fleet: run the command on one of them. No other runs it for at
     /// least the first time. It is stopped at the latest after the second. For example `50m..2h`.
@@ -414,6 +415,14 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 fn duration(text: &str) -> Result<Duration, String> {
     let said = |error| format!("{error}; write for example 500ms, 30s, 5m or 1h30m");
     humantime::parse_duration(text).map_err(said)
+}
+
+fn wait(text: &str) -> Result<Duration, String> {
+    let wait = duration(text)?;
+    if wait > Duration::from_secs(365 * 24 * 60 * 60) {
+        return Err("at most a year; without --wait it waits for as long as it takes".to_string());
+    }
+    Ok(wait)
 }
 
 fn span(text: &str) -> Result<(Duration, Duration), String> {

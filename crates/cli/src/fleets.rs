@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use crate::arguments::Form;
+use crate::arguments::{Form, Listed};
 use crate::output::{Cell, Line, Output, Paint};
 use crate::record::Record;
 
@@ -25,10 +25,10 @@ pub struct Fleet {
     holders: BTreeSet<String>,
 }
 
-/// Puts the rows of each fleet together, unless `all` rows are to be shown or the prefix asks for
+/// Puts the rows of each fleet together, unless all rows are to be shown or the prefix asks for
 /// such rows.
-pub fn grouped(records: Vec<Record>, prefix: &str, all: bool) -> Vec<Entry> {
-    if all || prefix.starts_with(RESERVED) {
+pub fn grouped(records: Vec<Record>, listed: &Listed) -> Vec<Entry> {
+    if listed.all || listed.prefix.starts_with(RESERVED) {
         return records.into_iter().map(Box::new).map(Entry::Lock).collect();
     }
     let mut entries = BTreeMap::new();
@@ -46,9 +46,9 @@ pub fn grouped(records: Vec<Record>, prefix: &str, all: bool) -> Vec<Entry> {
 }
 
 /// Prints records: in a table as [`grouped`], in JSON each.
-pub fn print(out: &Output, records: Vec<Record>, prefix: &str, all: bool) -> io::Result<()> {
+pub fn print(out: &Output, records: Vec<Record>, listed: &Listed) -> io::Result<()> {
     match out.form {
-        Form::Table => out.table(&grouped(records, prefix, all)),
+        Form::Table => out.table(&grouped(records, listed)),
         Form::Json | Form::Jsonl => out.rows(&records),
     }
 }

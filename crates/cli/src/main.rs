@@ -16,6 +16,7 @@ mod place;
 mod readers;
 mod record;
 mod serve;
+mod signals;
 
 use std::process::ExitCode;
 

@@ -14,7 +14,7 @@ pub const LEASE_ASSUMED: Duration = Duration::from_secs(10);
 const SEIZED_FROM: Duration = Duration::from_secs(20);
 
 /// A lock as the output shows it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Record {
     pub name: String,
     /// The fleet that the row belongs to; nothing for a lock of a user's.

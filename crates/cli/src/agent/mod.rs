@@ -22,7 +22,7 @@ use nix::sys::stat::{Mode, umask};
 use spindle::{CancellationToken, LockTable};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::arguments::Agent;
 use crate::failure::{Code, Failure, Result};
@@ -31,7 +31,8 @@ use crate::output::Output;
 use crate::place::Place;
 use crate::serve::allowed_hosts::AllowedHosts;
 use crate::serve::connections::{Limits, Listener, answer, connections_max};
-use crate::serve::{end_on_signal, listen};
+use crate::serve::listen;
+use crate::signals::Signals;
 use admission::Admission;
 use claims::Claims;
 use elector::Elector;
@@ -61,7 +62,7 @@ pub async fn agent(place: &Place, out: &Output, agent: &Agent) -> Result<ExitCod
     let table = LockTable::connect(&place.database, &place.table);
     let claims = Arc::new(Claims::new(table.clone(), agent.locks_max));
     let probes = Arc::new(Probes::new(Arc::clone(&claims), agent.metrics_locks));
-    let (told, end) = (end_on_signal()?, CancellationToken::new());
+    let (mut signals, end) = (Signals::listen()?, CancellationToken::new());
     let (elector, electing) = match &agent.elector {
         None => (None, None),
         Some(name) => {
@@ -89,9 +90,15 @@ pub async fn agent(place: &Place, out: &Output, agent: &Agent) -> Result<ExitCod
     let routes = routes::routes(shared, allowed, admission);
     out.text(&format!("{addresses}Listens on {address} until Ctrl-C.\n"))?;
     let ending = async {
-        told.cancelled().await;
+        signals.end().await;
         claims.end();
-        if timeout(agent.grace, claims.none_left()).await.is_err() {
+        let let_go = tokio::select! {
+            () = claims.none_left() => true,
+            () = sleep(agent.grace) => false,
+            // It is told twice by whoever waits no longer.
+            _ = signals.end() => false,
+        };
+        if !let_go {
             let left = claims.all().len();
             log::complain(&format!("{left} locks were not let go of; their leases run out"));
         }

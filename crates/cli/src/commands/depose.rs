@@ -6,7 +6,7 @@ use serde::Serialize;
 use spindle::Holding;
 use spindle::operate::Deposed;
 
-use crate::arguments::{Depose, Evict, ResignTo};
+use crate::arguments::{Depose, Evict};
 use crate::confirm::confirm;
 use crate::failure::{Code, Failure, Result};
 use crate::output::{Output, printable};
@@ -49,47 +49,43 @@ pub async fn evict(place: &Place, out: &Output, evict: &Evict) -> Result<ExitCod
     say(out, name, deposed.as_ref(), expect)
 }
 
-pub async fn seize(place: &Place, out: &Output, seize: &Depose) -> Result<ExitCode> {
-    let name = &seize.name;
-    let holder = holder(place, name).await?;
-    let question = format!(
-        "Take lock `{name}` from {holder} now? Until its next heartbeat is refused, it believes \
-         that it holds, beside the next holder: only fenced writes are safe."
-    );
-    confirm(&seize.confirmation, &question)?;
-    let mut act = place.locks.seize(name).by(by(seize));
-    if let Some(reason) = &seize.reason {
-        act = act.reason(reason);
-    }
-    let deposed = act.await?;
-    let expect = match &deposed {
-        Some(_) => {
-            "the next contender that polls takes it; the old holder may go on until its next \
-             heartbeat, and only fenced writes are safe until then"
-        }
-        None => "nobody held it; whatever contenders waited for is over",
-    };
-    say(out, name, deposed.as_ref(), expect)
-}
-
-pub async fn resign_to(place: &Place, out: &Output, resign: &ResignTo) -> Result<ExitCode> {
-    let ResignTo { depose, id } = resign;
+/// Seizes a lock: `seize` for whoever comes first, `resign-to` for one contender.
+pub async fn seize(
+    place: &Place,
+    out: &Output,
+    depose: &Depose,
+    contender: Option<&str>,
+) -> Result<ExitCode> {
     let name = &depose.name;
     let holder = holder(place, name).await?;
+    let goal = contender.map_or("now".to_string(), |id| format!("and reserve it for `{id}`"));
     let question = format!(
-        "Take lock `{name}` from {holder} and reserve it for `{id}`? Until its next heartbeat is \
-         refused, the holder believes that it holds: only fenced writes are safe."
+        "Take lock `{name}` from {holder} {goal}? Until its next heartbeat is refused, the holder \
+         believes that it holds, maybe beside the next one: only fenced writes are safe."
     );
     confirm(&depose.confirmation, &question)?;
-    let mut act = place.locks.seize(name).for_contender(id).by(by(depose));
+    let mut act = place.locks.seize(name).by(by(depose));
     if let Some(reason) = &depose.reason {
         act = act.reason(reason);
     }
+    if let Some(id) = contender {
+        act = act.for_contender(id);
+    }
     let deposed = act.await?;
-    let expect = format!(
-        "`{id}` takes it at its next poll; if it has not within 10 s, anyone does; the old holder \
-         may go on until its next heartbeat"
-    );
+    let next = match (contender, &deposed) {
+        (Some(id), _) => {
+            format!("`{id}` takes it at its next poll; if it has not within 10 s, anyone does")
+        }
+        (None, Some(_)) => "the next contender that polls takes it".to_string(),
+        (None, None) => "nobody held it; whatever contenders waited for is over".to_string(),
+    };
+    let expect = match &deposed {
+        Some(_) => format!(
+            "{next}; the old holder may go on until its next heartbeat, and only fenced writes are \
+             safe until then"
+        ),
+        None => next,
+    };
     say(out, name, deposed.as_ref(), &expect)
 }
 

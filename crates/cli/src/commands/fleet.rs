@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::arguments::Form;
+use crate::arguments::{Form, Listed};
 use crate::failure::{Code, Failure, Result};
 use crate::fleets::print;
 use crate::output::{Cell, Line, Output, notice};
@@ -23,7 +23,7 @@ pub async fn fleets(place: &Place, out: &Output, kind: &str, what: &str) -> Resu
     if records.is_empty() && out.form == Form::Table {
         return Ok(nothing(place, what));
     }
-    print(out, records, "", false)?;
+    print(out, records, &Listed::default())?;
     Ok(ExitCode::SUCCESS)
 }
 

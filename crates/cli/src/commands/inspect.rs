@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use spindle::{Holding, LockState};
 
-use crate::arguments::Form;
+use crate::arguments::{Form, Listed};
 use crate::failure::{Code, Result};
 use crate::fleets::print;
 use crate::output::{Output, notice};
@@ -12,7 +12,8 @@ use crate::place::Place;
 use crate::readers::{KIND, Readers};
 use crate::record::Record;
 
-pub async fn ls(place: &Place, out: &Output, prefix: &str, all: bool) -> Result<ExitCode> {
+pub async fn ls(place: &Place, out: &Output, listed: &Listed) -> Result<ExitCode> {
+    let prefix = &listed.prefix;
     let mut locks = place.locks.list().prefix(prefix).page_rows(1_000);
     let mut rows = Vec::new();
     while let Some(row) = locks.next().await? {
@@ -29,7 +30,7 @@ pub async fn ls(place: &Place, out: &Output, prefix: &str, all: bool) -> Result<
         notice(&format!("no lock of table `{}` begins with `{prefix}`", place.table));
         return Ok(ExitCode::SUCCESS);
     }
-    print(out, records, prefix, all)?;
+    print(out, records, listed)?;
     Ok(ExitCode::SUCCESS)
 }
 

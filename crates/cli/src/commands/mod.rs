@@ -18,7 +18,7 @@ mod watch;
 use std::process::ExitCode;
 
 use crate::agent;
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, ResignTo};
 use crate::failure::Result;
 use crate::output::Output;
 use crate::place::Place;
@@ -30,14 +30,11 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
     let out = Output::new(&common);
     let reach = || Place::reach(&common);
     match command {
-        Command::Ls { prefix, all } => inspect::ls(&reach().await?, &out, &prefix, all).await,
+        Command::Ls(listed) => inspect::ls(&reach().await?, &out, &listed).await,
         Command::Show { name } => inspect::show(&reach().await?, &out, &name).await,
         Command::Who { name } => inspect::who(&reach().await?, &out, &name).await,
         Command::History(asked) => history::history(&reach().await?, &out, &asked).await,
-        Command::Watch { prefix, all, interval } => {
-            let asked = watch::Asked { prefix, all, interval };
-            watch::watch(&reach().await?, &out, &asked).await
-        }
+        Command::Watch(asked) => watch::watch(&reach().await?, &out, &asked).await,
         Command::Members { group } => fleet::members(&reach().await?, &out, group.as_deref()).await,
         Command::Shards { name: Some(name), resize } if resize.resize.is_some() => {
             resize::resize(&reach().await?, &out, &name, &resize).await
@@ -59,8 +56,10 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
             tidy_up::sweep(&reach().await?, &out, &confirmation).await
         }
         Command::Evict(evict) => depose::evict(&reach().await?, &out, &evict).await,
-        Command::Seize(seize) => depose::seize(&reach().await?, &out, &seize).await,
-        Command::ResignTo(resign) => depose::resign_to(&reach().await?, &out, &resign).await,
+        Command::Seize(seize) => depose::seize(&reach().await?, &out, &seize, None).await,
+        Command::ResignTo(ResignTo { depose, id }) => {
+            depose::seize(&reach().await?, &out, &depose, Some(&id)).await
+        }
         Command::Run(run) => run::run(&common, run).await,
         Command::Doctor => doctor::doctor(&reach().await?, &out).await,
         Command::Serve(asked) => serve::serve(&reach().await?, &out, &asked).await,

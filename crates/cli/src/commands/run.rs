@@ -12,12 +12,13 @@ use spindle::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::process::{Group, Signals, asks_to_end, exit_code};
+use super::process::{Group, exit_code};
 use crate::arguments::{Common, Run};
 use crate::failure::{Code, Failure, Result};
 use crate::log;
 use crate::output::printable;
 use crate::place::Place;
+use crate::signals::{Signals, asks_to_end};
 
 /// Longer than two release limits: that of the lock, and that of an attempt under way.
 const RELEASE_MAX: Duration = Duration::from_secs(15);

@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use crate::arguments::Form;
+use crate::arguments::{Form, Listed, Watch};
 use crate::failure::{Code, Failure, Result};
 use crate::fleets::{Entry, grouped};
 use crate::output::{Cell, Line as _, Output, Paint, complain, cut, printable, widths};
@@ -35,14 +35,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Rows of one read.
 const PAGE_ROWS: u32 = 10_000;
 
-/// The locks to follow, and how often.
-pub struct Asked {
-    pub prefix: String,
-    pub all: bool,
-    pub interval: Duration,
-}
-
-pub async fn watch(place: &Place, out: &Output, asked: &Asked) -> Result<ExitCode> {
+pub async fn watch(place: &Place, out: &Output, asked: &Watch) -> Result<ExitCode> {
     let interval = asked.interval;
     if interval < INTERVAL_MIN {
         let text = format!("--interval {interval:?}: at least {INTERVAL_MIN:?}");
@@ -63,9 +56,9 @@ struct Polled {
     took: Duration,
 }
 
-async fn poll(place: &Place, asked: &Asked) -> Result<Polled> {
+async fn poll(place: &Place, asked: &Watch) -> Result<Polled> {
     let began = Instant::now();
-    let records = place.records(&asked.prefix, PAGE_ROWS).await?;
+    let records = place.records(&asked.listed.prefix, PAGE_ROWS).await?;
     Ok(Polled { records, took: began.elapsed() })
 }
 
@@ -75,7 +68,7 @@ fn pause(interval: Duration, took: Duration) -> Duration {
 }
 
 /// Prints one line for each change: who gained, who lost, what went wrong.
-async fn print(place: &Place, out: &Output, asked: &Asked, first: Polled) -> Result<ExitCode> {
+async fn print(place: &Place, out: &Output, asked: &Watch, first: Polled) -> Result<ExitCode> {
     let mut known = BTreeMap::new();
     let mut after = pause(asked.interval, first.took);
     report(out, &mut known, first.records, asked)?;
@@ -102,7 +95,7 @@ async fn print(place: &Place, out: &Output, asked: &Asked, first: Polled) -> Res
     }
 }
 
-async fn next(place: &Place, asked: &Asked, after: Duration) -> Result<Polled> {
+async fn next(place: &Place, asked: &Watch, after: Duration) -> Result<Polled> {
     sleep(after).await;
     poll(place, asked).await
 }
@@ -117,12 +110,13 @@ fn report(
     out: &Output,
     known: &mut BTreeMap<String, (String, Option<String>)>,
     records: Vec<Record>,
-    asked: &Asked,
+    asked: &Watch,
 ) -> Result<()> {
     let mut before = std::mem::take(known);
     // JSON has each row.
-    let all = asked.all || out.form != Form::Table;
-    for entry in grouped(records, &asked.prefix, all) {
+    let each = Listed { all: true, ..Listed::default() };
+    let listed = if out.form == Form::Table { &asked.listed } else { &each };
+    for entry in grouped(records, listed) {
         let now = match &entry {
             Entry::Lock(record) => (record.holding(), record.token.clone()),
             Entry::Fleet(fleet) => (fleet.holding(), None),
@@ -177,10 +171,10 @@ struct Screen {
     height: usize,
 }
 
-async fn draw(place: &Place, asked: &Asked, first: Polled) -> Result<ExitCode> {
-    let title = format!("{} {} {}", place.database, place.table, asked.prefix);
+async fn draw(place: &Place, asked: &Watch, first: Polled) -> Result<ExitCode> {
+    let title = format!("{} {} {}", place.database, place.table, asked.listed.prefix);
     let after = pause(asked.interval, first.took);
-    let entries = grouped(first.records, &asked.prefix, asked.all);
+    let entries = grouped(first.records, &asked.listed);
     let mut screen = Screen { title, entries, trouble: None, selected: 0, top: 0, height: 1 };
     let mut terminated = signal(SignalKind::terminate())?;
     let mut terminal = ratatui::try_init()?;
@@ -195,7 +189,7 @@ async fn draw(place: &Place, asked: &Asked, first: Polled) -> Result<ExitCode> {
 
 async fn follow(
     place: &Place,
-    asked: &Asked,
+    asked: &Watch,
     after: Duration,
     terminal: &mut DefaultTerminal,
     screen: &mut Screen,
@@ -211,7 +205,7 @@ async fn follow(
                 polling.set(next(place, asked, pause(asked.interval, took)));
                 match polled {
                     Ok(Polled { records, .. }) => {
-                        screen.entries = grouped(records, &asked.prefix, asked.all);
+                        screen.entries = grouped(records, &asked.listed);
                         screen.trouble = None;
                     }
                     Err(failure) => screen.trouble = Some(failure.to_string().replace('\n', " ")),

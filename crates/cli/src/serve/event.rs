@@ -6,36 +6,19 @@ use spindle::LockState;
 
 use crate::record::{Record, is_late};
 
-/// A lock as the page shows it: what changes only when there is something to see.
+/// A lock as the page shows it: its record without what changes from poll to poll.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shown {
-    name: String,
-    /// The fleet that the row belongs to.
-    fleet: Option<String>,
-    state: &'static str,
-    holder: Option<String>,
-    reserved_for: Option<String>,
-    since: Option<String>,
-    token: Option<String>,
-    lease_ms: Option<u128>,
-    info: Option<String>,
+    #[serde(flatten)]
+    record: Record,
     late: bool,
 }
 
 impl Shown {
     pub fn new(state: &LockState, record: Record) -> Shown {
-        Shown {
-            late: record.is_held() && is_late(state),
-            name: record.name,
-            fleet: record.fleet,
-            state: record.state,
-            holder: record.holder,
-            reserved_for: record.reserved_for,
-            since: record.since,
-            token: record.token,
-            lease_ms: record.lease_ms,
-            info: record.info,
-        }
+        let late = record.is_held() && is_late(state);
+        let (since_ms, heartbeat_age_ms, next) = (None, None, String::new());
+        Shown { record: Record { since_ms, heartbeat_age_ms, next, ..record }, late }
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use spindle::LockState;
 use spindle::job::RunState;
 
-use super::board::Seen;
+use super::poller::Snapshot;
 use crate::readers::Readers;
 
 /// The locks that have no label of their own share this one.
@@ -71,30 +71,30 @@ fn greater(one: Option<f64>, other: Option<f64>) -> Option<f64> {
 }
 
 /// The text of a scrape. The rows of a fleet are one; locks beyond the first `labels_max` are one.
-pub fn text(seen: &Seen, labels_max: usize) -> String {
+pub fn text(snapshot: &Snapshot, labels_max: usize) -> String {
     let mut text = String::new();
     family(&mut text, "spindle_table_up", "gauge", "1 if the last poll of the table succeeded");
-    let _ = writeln!(text, "spindle_table_up {}", u8::from(seen.trouble.is_none()));
+    let _ = writeln!(text, "spindle_table_up {}", u8::from(snapshot.trouble.is_none()));
     family(&mut text, "spindle_table_polls_total", "counter", "Polls of the table");
-    let _ = writeln!(text, "spindle_table_polls_total {}", seen.polls);
+    let _ = writeln!(text, "spindle_table_polls_total {}", snapshot.polls);
     family(&mut text, "spindle_table_poll_failures_total", "counter", "Polls that failed");
-    let _ = writeln!(text, "spindle_table_poll_failures_total {}", seen.failures);
-    if seen.trouble.is_some() {
+    let _ = writeln!(text, "spindle_table_poll_failures_total {}", snapshot.failures);
+    if snapshot.trouble.is_some() {
         // The state of before may no longer be true.
         return text;
     }
     let mut states = BTreeMap::<&str, u64>::new();
-    for state in seen.states.values() {
-        *states.entry(seen.readers.record(state).state).or_default() += 1;
+    for state in snapshot.states.values() {
+        *states.entry(snapshot.readers.record(state).state).or_default() += 1;
     }
     family(&mut text, "spindle_table_locks", "gauge", "Locks of the table, by state");
     for (state, count) in states {
         let _ = writeln!(text, "spindle_table_locks{{state=\"{state}\"}} {count}");
     }
     let mut labelled = BTreeMap::<&str, Numbers>::new();
-    for state in seen.states.values() {
+    for state in snapshot.states.values() {
         let label = state.fleet().unwrap_or(&state.name);
-        let mut numbers = Numbers::new(state, &seen.readers);
+        let mut numbers = Numbers::new(state, &snapshot.readers);
         if let Some(before) = labelled.remove(label) {
             numbers = before.together(numbers);
         }

@@ -16,7 +16,7 @@ use spindle::{
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::board::Board;
+use super::poller::Poller;
 use crate::commands::history::{Term, in_words_of_end};
 
 /// The time that a lane shows.
@@ -42,7 +42,7 @@ const TOLD: Duration = Duration::from_secs(1);
 
 pub struct Lanes {
     table: LockTable,
-    board: Arc<Board>,
+    poller: Arc<Poller>,
     lanes: Mutex<BTreeMap<String, Lane>>,
     wanted: Notify,
 }
@@ -90,15 +90,15 @@ impl Known {
 }
 
 impl Lanes {
-    pub fn new(table: LockTable, board: Arc<Board>) -> Lanes {
-        Lanes { table, board, lanes: Mutex::default(), wanted: Notify::new() }
+    pub fn new(table: LockTable, poller: Arc<Poller>) -> Lanes {
+        Lanes { table, poller, lanes: Mutex::default(), wanted: Notify::new() }
     }
 
     /// The lanes of these locks as far as they are known; the rest comes as events.
     pub fn want(&self, names: impl IntoIterator<Item = String>) -> Vec<Drawn> {
-        let seen = self.board.seen();
+        let snapshot = self.poller.snapshot();
         let mut lanes = self.lanes();
-        let there = names.into_iter().filter(|name| seen.states.contains_key(name));
+        let there = names.into_iter().filter(|name| snapshot.states.contains_key(name));
         let drawn = there.map(|name| {
             let lane = lanes.entry(name.clone()).or_default();
             lane.wanted_at = Some(Instant::now());
@@ -113,7 +113,7 @@ impl Lanes {
     /// Reads what is wanted, for ever.
     pub async fn walk(self: Arc<Lanes>) {
         loop {
-            let polled = self.board.polled();
+            let polled = self.poller.polled();
             let Some((name, mut walk)) = self.next() else {
                 tokio::select! {
                     () = polled => {}
@@ -131,12 +131,12 @@ impl Lanes {
 
     /// The lane to read next: of those on a screen, the one that has got least.
     fn next(&self) -> Option<(String, Walk)> {
-        let seen = self.board.seen();
+        let snapshot = self.poller.snapshot();
         let mut lanes = self.lanes();
-        lanes.retain(|name, lane| lane.was_wanted(WINDOW) && seen.states.contains_key(name));
+        lanes.retain(|name, lane| lane.was_wanted(WINDOW) && snapshot.states.contains_key(name));
         for (name, lane) in lanes.iter_mut().filter(|(_, lane)| lane.was_wanted(WANTED)) {
             if lane.walk.is_none()
-                && let Some(state) = seen.states.get(name)
+                && let Some(state) = snapshot.states.get(name)
                 && lane.complete_for.as_ref() != Some(&Known::new(state))
             {
                 lane.walk = Some(Walk::new(&self.table, state, lane.terms.first()));
@@ -157,7 +157,7 @@ impl Lanes {
         let drawn = lane.take(name, walk);
         drop(lanes);
         if let Some(drawn) = drawn {
-            self.board.tell("lane", &drawn);
+            self.poller.tell("lane", &drawn);
         }
     }
 

@@ -15,9 +15,9 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::allowed_hosts::{AllowedHosts, check_host};
-use super::board::{Board, PERIOD};
 use super::gauges;
 use super::lanes::Lanes;
+use super::poller::{PERIOD, Poller};
 use crate::output::{escaped, printable};
 
 /// A probe is content with a poll as old as this.
@@ -35,7 +35,7 @@ pub struct Page {
 #[derive(Clone)]
 struct Shared {
     page: Page,
-    board: Arc<Board>,
+    poller: Arc<Poller>,
     lanes: Arc<Lanes>,
     metrics_locks: usize,
 }
@@ -44,7 +44,7 @@ type Names = Query<Vec<(String, String)>>;
 
 pub fn routes(
     page: Page,
-    board: Arc<Board>,
+    poller: Arc<Poller>,
     lanes: Arc<Lanes>,
     allowed: AllowedHosts,
     metrics_locks: usize,
@@ -65,7 +65,7 @@ pub fn routes(
         .route("/metrics", get(metrics))
         .route("/healthz", get(health))
         .layer(middleware::from_fn_with_state(allowed, check_host))
-        .with_state(Shared { page, board, lanes, metrics_locks })
+        .with_state(Shared { page, poller, lanes, metrics_locks })
 }
 
 fn typed(kind: &'static str, text: impl Into<Body>) -> Response {
@@ -88,7 +88,7 @@ async fn index(State(shared): State<Shared>) -> Response {
 
 /// All that is there, and then what changes, until the viewer or this program goes.
 async fn events(State(shared): State<Shared>) -> Response {
-    let Some(events) = shared.board.watch().await else {
+    let Some(events) = shared.poller.watch().await else {
         let retry = [(header::RETRY_AFTER, "5")];
         return (StatusCode::SERVICE_UNAVAILABLE, retry, "no more viewers now\n").into_response();
     };
@@ -105,22 +105,22 @@ async fn wanted(State(shared): State<Shared>, Query(names): Names) -> Response {
 
 /// All there is to say of one lock, as of the last poll.
 async fn lock(State(shared): State<Shared>, Query(names): Names) -> Response {
-    let seen = shared.board.poll(PERIOD).await;
+    let snapshot = shared.poller.poll(PERIOD).await;
     let name = names.into_iter().find_map(|(key, name)| (key == "name").then_some(name));
-    match name.and_then(|name| seen.states.get(&name)) {
-        Some(state) => json(&seen.readers.record(state)),
+    match name.and_then(|name| snapshot.states.get(&name)) {
+        Some(state) => json(&snapshot.readers.record(state)),
         None => (StatusCode::NOT_FOUND, "no such lock\n").into_response(),
     }
 }
 
 async fn metrics(State(shared): State<Shared>) -> Response {
-    let seen = shared.board.poll(PERIOD).await;
-    let text = gauges::text(&seen, shared.metrics_locks);
+    let snapshot = shared.poller.poll(PERIOD).await;
+    let text = gauges::text(&snapshot, shared.metrics_locks);
     typed("text/plain; version=0.0.4; charset=utf-8", text)
 }
 
 async fn health(State(shared): State<Shared>) -> Response {
-    match &shared.board.poll(HEALTH_AGE).await.trouble {
+    match &shared.poller.poll(HEALTH_AGE).await.trouble {
         None => "ok\n".into_response(),
         Some(trouble) => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", printable(trouble))).into_response()

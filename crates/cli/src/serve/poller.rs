@@ -28,20 +28,20 @@ const BACKLOG: usize = 16;
 
 /// The result of a poll.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct Snapshot {
     /// When the poll was over.
     pub at: Option<Instant>,
     pub read_at: Option<DateTime<Utc>>,
     pub states: BTreeMap<String, LockState>,
     pub readers: Readers,
     pub shown: BTreeMap<String, Shown>,
-    /// Why the poll failed; then the rest is what was seen before.
+    /// Why the poll failed; then the rest is of the one before.
     pub trouble: Option<String>,
     pub polls: u64,
     pub failures: u64,
 }
 
-pub struct Board {
+pub struct Poller {
     table: LockTable,
     /// Viewers at the same time: others are to get an answer, too.
     viewers_max: usize,
@@ -54,7 +54,7 @@ pub struct Board {
 
 #[derive(Default)]
 struct Inner {
-    seen: Arc<Seen>,
+    snapshot: Arc<Snapshot>,
     viewers: Vec<mpsc::Sender<Bytes>>,
     /// The first message to a new viewer, made once for each poll.
     whole: Option<Bytes>,
@@ -76,9 +76,9 @@ struct Change<'a> {
     gone: Vec<&'a str>,
 }
 
-impl Board {
-    pub fn new(table: LockTable, viewers_max: usize) -> Board {
-        Board {
+impl Poller {
+    pub fn new(table: LockTable, viewers_max: usize) -> Poller {
+        Poller {
             table,
             viewers_max,
             polling: tokio::sync::Mutex::default(),
@@ -89,25 +89,25 @@ impl Board {
     }
 
     /// Returns what was seen last, without a request.
-    pub fn seen(&self) -> Arc<Seen> {
-        Arc::clone(&self.inner().seen)
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.inner().snapshot)
     }
 
     /// Returns the content of the table, polled again if the last poll was longer ago than
     /// `age_max`.
-    pub async fn poll(&self, age_max: Duration) -> Arc<Seen> {
+    pub async fn poll(&self, age_max: Duration) -> Arc<Snapshot> {
         let mut polled = self.polling.lock().await;
         if polled.is_some_and(|at| at.elapsed() < age_max) {
-            return self.seen();
+            return self.snapshot();
         }
         // A poll that is dropped before its answer has cost a read all the same.
         *polled = Some(Instant::now());
         let read = read(&self.table).await;
         let now = Instant::now();
         *polled = Some(now);
-        let seen = self.publish(read, now);
+        let snapshot = self.publish(read, now);
         self.polled.notify_waiters();
-        seen
+        snapshot
     }
 
     /// Resolves after the next poll.
@@ -116,15 +116,15 @@ impl Board {
     }
 
     /// Polls for as long as somebody watches.
-    pub async fn follow(self: Arc<Board>) {
+    pub async fn follow(self: Arc<Poller>) {
         loop {
             let came = self.viewer_came.notified();
             if !self.inner().has_viewers() {
                 came.await;
                 continue;
             }
-            let seen = self.poll(PERIOD).await;
-            if let Some(at) = seen.at {
+            let snapshot = self.poll(PERIOD).await;
+            if let Some(at) = snapshot.at {
                 sleep_until(at + PERIOD).await;
             }
         }
@@ -163,14 +163,14 @@ impl Board {
         inner.viewers.clear();
     }
 
-    fn publish(&self, read: Result<Table, spindle::Error>, at: Instant) -> Arc<Seen> {
+    fn publish(&self, read: Result<Table, spindle::Error>, at: Instant) -> Arc<Snapshot> {
         let mut inner = self.inner();
-        let before = Arc::clone(&inner.seen);
-        let mut after = Seen {
+        let before = Arc::clone(&inner.snapshot);
+        let mut after = Snapshot {
             at: Some(at),
             polls: before.polls + 1,
             failures: before.failures,
-            ..Seen::default()
+            ..Snapshot::default()
         };
         match read {
             Ok((states, read_at)) => {
@@ -191,7 +191,7 @@ impl Board {
             }
         }
         let after = Arc::new(after);
-        inner.seen = Arc::clone(&after);
+        inner.snapshot = Arc::clone(&after);
         inner.whole = None;
         if inner.has_viewers() {
             inner.send(&encode("change", &change(&before, &after)));
@@ -216,16 +216,16 @@ impl Inner {
     }
 
     fn whole(&mut self) -> Bytes {
-        let seen = &self.seen;
+        let snapshot = &self.snapshot;
         let make = || {
-            let (trouble, locks) = (seen.trouble.as_deref(), seen.shown.values().collect());
-            encode("all", &Whole { at: rfc3339(seen.read_at), trouble, locks })
+            let (trouble, locks) = (snapshot.trouble.as_deref(), snapshot.shown.values().collect());
+            encode("all", &Whole { at: rfc3339(snapshot.read_at), trouble, locks })
         };
         self.whole.get_or_insert_with(make).clone()
     }
 }
 
-fn change<'a>(before: &'a Seen, after: &'a Seen) -> Change<'a> {
+fn change<'a>(before: &'a Snapshot, after: &'a Snapshot) -> Change<'a> {
     let is_new = |(name, shown): &(&String, &Shown)| before.shown.get(*name) != Some(*shown);
     let is_gone = |name: &&String| !after.shown.contains_key(*name);
     Change {
