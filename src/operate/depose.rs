@@ -166,9 +166,10 @@ impl Step {
         let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let mark = format!("{how}{by}{reason}");
         if mark.len() > MARK_BYTES_MAX || mark.chars().any(char::is_control) {
+            let (begin, bytes): (String, _) = (mark.chars().take(60).collect(), mark.len());
             return Err(Error::config(format!(
-                "lock `{lock}`: mark {mark:?} has a control character or more than \
-                 {MARK_BYTES_MAX} bytes"
+                "lock `{lock}`: mark {begin:?}, of {bytes} bytes, has a control character or more \
+                 than {MARK_BYTES_MAX} bytes"
             )));
         }
         Ok(mark)

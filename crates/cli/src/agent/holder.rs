@@ -3,7 +3,8 @@
 //! A client that lets go has its lock released at once. One that is merely gone, or silent, may
 //! still work: its lock is not released, and the lease runs out.
 
-use std::pin::pin;
+use std::future::ready;
+use std::pin::Pin;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -57,6 +58,40 @@ impl Over {
             let _ = released.send("ended_before");
         }
         reason
+    }
+}
+
+type Outcome = spindle::Result<JobOutcome<Option<Released>>>;
+
+/// A run of a job, for which the client does the work.
+pub struct Run {
+    running: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+    begun: oneshot::Receiver<Term>,
+    end: oneshot::Sender<Released>,
+}
+
+impl Run {
+    /// Asks for a run. Settings that can't work are refused before anything is sent.
+    pub async fn begin(
+        lock: LockBuilder,
+        at_least: Duration,
+        at_most: Duration,
+    ) -> spindle::Result<Run> {
+        let (begin, begun) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let job = move |term: Term| async move {
+            // The receiver lives longer than the job.
+            let _ = begin.send(term);
+            ended.await.ok()
+        };
+        let mut running: Pin<Box<dyn Future<Output = Outcome> + Send>> =
+            Box::pin(lock.run_once(at_least, at_most, job));
+        let running = tokio::select! {
+            biased;
+            outcome = &mut running => Box::pin(ready(Ok(outcome?))),
+            () = ready(()) => running,
+        };
+        Ok(Run { running, begun, end })
     }
 }
 
@@ -145,18 +180,11 @@ impl Holder {
         reason
     }
 
-    /// Runs a job: from `gained` until the client lets go, or until its time is over.
-    pub async fn run_once(mut self, lock: LockBuilder, at_least: Duration, at_most: Duration) {
-        self.waits("");
-        let (begin, begun) = oneshot::channel();
-        let (end, ended) = oneshot::channel();
+    /// Runs a job under this id: from `gained` until the client lets go, or until its time is over.
+    pub async fn run_once(mut self, run: Run, id: String) {
+        self.waits(&id);
+        let Run { mut running, begun, end } = run;
         let ending = self.claimed.claims.ending.clone();
-        let job = move |term: Term| async move {
-            // The receiver lives longer than the job.
-            let _ = begin.send(term);
-            ended.await.ok()
-        };
-        let mut running = pin!(lock.run_once(at_least, at_most, job));
         let term = tokio::select! {
             biased;
             Ok(term) = begun => term,
@@ -200,7 +228,7 @@ impl Holder {
         }
     }
 
-    fn ran(&mut self, outcome: spindle::Result<JobOutcome<Option<Released>>>) {
+    fn ran(&mut self, outcome: Outcome) {
         let (reason, detail) = match outcome {
             Ok(JobOutcome::Ran(Some(released))) => {
                 self.claimed.claims.counted(|counts| counts.released += 1);

@@ -19,6 +19,9 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 /// How long a body may be in coming.
 const BODY_LIMIT: Duration = Duration::from_secs(5);
 
+/// The lease of a request that names none.
+const LEASE: Duration = Duration::from_secs(10);
+
 /// Locks of one connection.
 pub const LOCKS_MAX: usize = 100;
 
@@ -38,8 +41,8 @@ pub type Result<T> = std::result::Result<T, Refusal>;
 /// The settings of each request for a lock.
 #[derive(Debug, Deserialize)]
 pub struct Settings {
-    #[serde(default = "ten_seconds", deserialize_with = "duration")]
-    lease: Duration,
+    #[serde(default, deserialize_with = "duration_or_none")]
+    pub lease: Option<Duration>,
     id: Option<String>,
     info: Option<String>,
     /// The longest silence of a client that sends heartbeats.
@@ -94,7 +97,7 @@ impl Settings {
             return Err(bad(format!("body: unknown field `{field}`")));
         }
         self.clock.check().map_err(bad)?;
-        let mut builder = table.lock(name).lease(self.lease);
+        let mut builder = table.lock(name).lease(self.lease());
         if let Some(id) = &self.id {
             builder = builder.id(id);
         }
@@ -113,7 +116,11 @@ impl Settings {
                 HEARTBEAT_TIMEOUTS.end()
             )));
         }
-        Ok(self.heartbeat_timeout.or((!has_connection).then_some(self.lease)))
+        Ok(self.heartbeat_timeout.or((!has_connection).then(|| self.lease())))
+    }
+
+    fn lease(&self) -> Duration {
+        self.lease.unwrap_or(LEASE)
     }
 }
 
@@ -164,10 +171,6 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         json(self.0, &serde_json::json!({ "error": self.1 }))
     }
-}
-
-fn ten_seconds() -> Duration {
-    Duration::from_secs(10)
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Duration, D::Error> {

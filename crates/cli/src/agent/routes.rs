@@ -23,7 +23,7 @@ use super::claims::{Claims, is_ending};
 use super::deadline::Deadline;
 use super::elector::Elector;
 use super::event::FenceParts;
-use super::holder::Holder;
+use super::holder::{Holder, Run};
 use super::probes::{self, Probes};
 use super::request::{
     Acquire, LOCKS_MAX, Lead, Refusal, Resign, Result, RunOnce, WAIT_MAX, bad, json as answer, read,
@@ -168,16 +168,21 @@ async fn run_once(
     body: Body,
 ) -> Result<Response> {
     let asked: RunOnce = read(&headers, body).await?;
+    if asked.settings.lease.is_some() {
+        return Err(bad("lease: a run has none, since it is over after at_most"));
+    }
     let mut lock = asked.settings.builder(&shared.claims.table, &asked.lock)?;
     if let Some(limit) = asked.start_limit {
         lock = lock.start_limit(limit);
     }
+    let id = lock.clone().build()?.id().to_string();
     let permit = shared.waits()?;
     let (sender, events) = mpsc::channel(BACKLOG);
     let heartbeat_timeout = asked.settings.heartbeat_timeout(true)?;
     let claimed = shared.claims.claim(&asked.lock, None, Some(&sender))?;
     let holder = Holder::new(claimed, heartbeat_timeout, Some(sender.clone()));
-    tokio::spawn(holder.run_once(lock, asked.at_least, asked.at_most));
+    let run = Run::begin(lock.id(&id), asked.at_least, asked.at_most).await?;
+    tokio::spawn(holder.run_once(run, id));
     Ok(stream(sender, events, permit))
 }
 

@@ -42,6 +42,17 @@ async fn an_evicted_holder_is_named_and_learns_of_it() {
 }
 
 #[tokio::test]
+async fn a_reason_that_is_too_long_is_not_repeated_whole() {
+    let world = World::start().await;
+    world.write(&[("billing", Some("node-1"))]).await;
+    let reason = "x".repeat(9_000);
+    let ran = world.run(&["evict", "billing", "--yes", "--by", "a", "--reason", &reason]).await;
+    assert!(ran.err.len() < 500, "{}", ran.err.len());
+    ran.ends(2).complains("of 9014 bytes").complains("more than 1000 bytes");
+    assert!(world.is_held("billing").await);
+}
+
+#[tokio::test]
 async fn a_lock_can_be_seized_for_one_contender() {
     let world = World::start().await;
     let a = world.hold("billing", "node-1", LEASE).await;

@@ -237,6 +237,22 @@ async fn an_agent_that_ends_gives_its_clients_time_and_releases_nothing_by_itsel
 }
 
 #[tokio::test]
+async fn an_agent_that_is_told_twice_to_end_waits_for_no_client() {
+    let world = World::start().await;
+    let agent = agent(&world, &["--grace", "1h"]).await;
+    let mut events = lead(&agent, "a", LONG).await;
+    let held = gained(&mut events).await;
+    agent.running.signal(Signal::SIGTERM);
+    events.until("it is told", |event, _| event == "ending").await;
+    agent.running.signal(Signal::SIGTERM);
+    let ended = events.until("it ends", |event, _| event == "ended").await;
+    assert_eq!(ended["reason"], "ending");
+    agent.running.end().await.ends(0);
+    let state = world.table.inspect("a").await.unwrap();
+    assert_eq!(state.token, Some(token(&held)), "its lease runs out");
+}
+
+#[tokio::test]
 async fn an_agent_that_ends_keeps_nobody_waiting_for_a_lock() {
     let world = World::start().await;
     let (first, second) = (agent(&world, &[]).await, agent(&world, &["--grace", "1h"]).await);
@@ -287,7 +303,10 @@ async fn a_job_is_run_by_one_client_and_skipped_by_the_next() {
     let agent = agent(&world, &[]).await;
     let body = json!({ "lock": "nightly", "at_least": "30s", "at_most": "60s" });
     let mut first = agent.stream("/v1/run-once", &body).await;
+    let waiting = first.next().await.unwrap();
     let begun = gained(&mut first).await;
+    let held = world.table.inspect("nightly").await.unwrap();
+    assert_eq!(waiting.1["id"].as_str(), held.holder(), "{waiting:?}");
     let resigned = agent.send("POST", &format!("{}/resign", claim(&begun)), &json!({})).await;
     assert_eq!(resigned.0, 400, "{resigned:?}");
     let done = agent.send("DELETE", &claim(&begun), &Value::Null).await;
@@ -308,6 +327,29 @@ async fn a_job_is_run_by_one_client_and_skipped_by_the_next() {
     assert_eq!(done, (200, json!({ "outcome": "released" })));
     let state = world.table.inspect("weekly").await.unwrap();
     assert!(!state.is_held(), "{state:?}");
+}
+
+#[tokio::test]
+async fn a_job_whose_settings_cannot_work_is_refused() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    for (field, value, named) in [
+        ("at_most", "1ms", "at most 1ms"),
+        ("at_least", "61s", "at least 61s"),
+        ("start_limit", "61s", "start limit 61s"),
+        ("lease", "30s", "lease"),
+        ("id", "", "id"),
+        ("lock", "", "lock"),
+    ] {
+        let mut body = json!({ "lock": "nightly", "at_least": "30s", "at_most": "60s" });
+        body[field] = value.into();
+        let (status, refused) = agent.send("POST", "/v1/run-once", &body).await;
+        assert_eq!(status, 400, "{body}: {refused}");
+        assert!(refused["error"].as_str().unwrap().contains(named), "{refused}");
+    }
+    let claims = agent.get("/metrics").await.body;
+    assert!(claims.contains("spindle_agent_claims 0"), "{claims}");
+    assert!(!world.is_held("nightly").await);
 }
 
 #[tokio::test]

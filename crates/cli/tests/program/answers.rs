@@ -44,6 +44,8 @@ async fn a_name_that_no_lock_can_have_is_a_mistake_of_the_command_line() {
     }
     world.run(&["shwo", "a"]).await.ends(2);
     world.run(&["watch", "--interval", "5"]).await.ends(2);
+    let long = world.run(&["run", "--wait", "366d", "job", "--", "true"]).await;
+    long.ends(2).complains("at most a year");
 }
 
 #[tokio::test]
