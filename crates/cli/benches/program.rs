@@ -20,12 +20,10 @@ use std::time::Duration;
 use nix::sys::resource::{UsageWho, getrusage};
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 use spindle_emulator::Rpc;
-use spindle_emulator::engine::{Mutation, WriteKind};
-use spindle_protocol::{Nonce, Writer};
 use tokio::time::{Instant, interval, sleep};
 
 use http::Server;
-use world::{DATABASE, PROGRAM, World};
+use world::{Cells, DATABASE, PROGRAM, World, row};
 
 /// How long `serve` is watched.
 const WATCHED: Duration = Duration::from_secs(20);
@@ -219,17 +217,6 @@ fn names(count: usize) -> Vec<String> {
 /// Writes terms with a lease of ten seconds.
 async fn write(world: &World, names: &[String], id: &str) {
     let now = world.emulator.clock().now();
-    let writer = Writer::term(id, Nonce { instance: 1, attempt: 1 }).to_string();
-    let row = |name: &String| {
-        let cells = [
-            ("name", name.as_str().into()),
-            ("heartbeat", now.into()),
-            ("token", now.into()),
-            ("writer", writer.as_str().into()),
-            ("lease_ms", 10_000_i64.into()),
-            ("info", "10.0.0.7".into()),
-        ];
-        Mutation::write(WriteKind::InsertOrUpdate, "locktable", cells)
-    };
-    world.apply(&names.iter().map(row).collect::<Vec<_>>()).await;
+    let rows = names.iter().map(|name| row(name, Cells::term(now, id, 10_000)));
+    world.apply(&rows.collect::<Vec<_>>()).await;
 }

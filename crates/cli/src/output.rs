@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
+use unicode_truncate::UnicodeTruncateStr as _;
 
 use crate::arguments::{Colour, Common, Form};
 
@@ -274,22 +275,10 @@ fn width(text: &str) -> usize {
 
 /// The text, with an ellipsis at its end if it is wider.
 pub fn cut(text: &str, columns: usize) -> String {
-    if columns == 0 {
-        return String::new();
+    if columns == 0 || width(text) <= columns {
+        return text.unicode_truncate(columns).0.to_string();
     }
-    if width(text) <= columns {
-        return text.to_string();
-    }
-    let mut kept = String::new();
-    for c in text.chars() {
-        kept.push(c);
-        if width(&kept) >= columns {
-            kept.pop();
-            break;
-        }
-    }
-    kept.push('…');
-    kept
+    format!("{}…", text.unicode_truncate(columns - 1).0)
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle_emulator::sql::{InTransaction, Parameter, Parameters, Prepared, Statements, execute};
 use spindle_emulator::{Emulator, engine};
 use tokio::runtime::Builder;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
@@ -103,25 +104,36 @@ async fn commits_on_the_program(threads: &str, tasks: i64) {
     program.wait().unwrap();
 }
 
+/// Repeats work in so many tasks; gives how often, and how often a second.
+async fn repeat<F: Future<Output = ()> + Send + 'static>(
+    tasks: i64,
+    work: impl Fn(i64) -> F + Clone + Send + 'static,
+) -> (u64, f64) {
+    let begin = Instant::now();
+    let mut workers = JoinSet::new();
+    for id in 0..tasks {
+        let work = work.clone();
+        workers.spawn(async move {
+            let mut count = 0_u64;
+            while begin.elapsed() < RUN {
+                work(id).await;
+                count += 1;
+            }
+            count
+        });
+    }
+    let count = workers.join_all().await.into_iter().sum();
+    (count, count as f64 / begin.elapsed().as_secs_f64())
+}
+
 async fn commit_rows(name: &str, client: DatabaseClient, tasks: i64, processes: &[u32]) {
-    let commits = Arc::new(AtomicU64::new(0));
-    let (begin, computed) = (Instant::now(), computed_seconds(processes));
-    let workers: Vec<_> = (0..tasks)
-        .map(|id| {
-            let (client, commits) = (client.clone(), Arc::clone(&commits));
-            tokio::spawn(async move {
-                while begin.elapsed() < RUN {
-                    let transaction = client.write_only_transaction().build();
-                    transaction.write_at_least_once(vec![set(id, 1)]).await.unwrap();
-                    commits.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        })
-        .collect();
-    join(workers).await;
-    let rate = per_second(&commits, begin.elapsed());
-    let computed = computed_seconds(processes) - computed;
-    let each = computed * 1e6 / commits.load(Ordering::Relaxed) as f64;
+    let computed = computed_seconds(processes);
+    let (commits, rate) = repeat(tasks, move |id| {
+        let transaction = client.write_only_transaction().build();
+        async move { drop(transaction.write_at_least_once(vec![set(id, 1)]).await.unwrap()) }
+    })
+    .await;
+    let each = (computed_seconds(processes) - computed) * 1e6 / commits as f64;
     println!("{name}: ok tasks={tasks} per_second={rate:.0} processor_us_each={each:.0}");
 }
 
@@ -130,70 +142,48 @@ async fn contended_row(tasks: i64) {
     let database = emulator.create_database(DATABASE, DDL).await.unwrap();
     let client = connect(&emulator.endpoint()).await;
     client.write_only_transaction().build().write_at_least_once(vec![set(1, 0)]).await.unwrap();
-    let (commits, attempts) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let begin = Instant::now();
-    let workers: Vec<_> = (0..tasks)
-        .map(|_| {
-            let client = client.clone();
-            let (commits, attempts) = (Arc::clone(&commits), Arc::clone(&attempts));
-            tokio::spawn(async move {
-                while begin.elapsed() < RUN {
-                    increment(&client, &attempts).await;
-                    commits.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        })
-        .collect();
-    join(workers).await;
-    let rate = per_second(&commits, begin.elapsed());
-    let counted = i64::try_from(commits.load(Ordering::Relaxed)).unwrap();
+    let attempts = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&attempts);
+    let (commits, rate) =
+        repeat(tasks, move |_| increment(client.clone(), Arc::clone(&counted))).await;
     let row = database.rows("counter").unwrap().remove(0);
-    assert_eq!(row["value"], engine::Value::Int64(counted), "an increment was lost");
+    let committed = engine::Value::Int64(i64::try_from(commits).unwrap());
+    assert_eq!(row["value"], committed, "an increment was lost");
     println!(
-        "read-modify-write-of-one-row: ok tasks={tasks} per_second={rate:.0} none_lost_of={counted} \
+        "read-modify-write-of-one-row: ok tasks={tasks} per_second={rate:.0} none_lost_of={commits} \
          attempts={}",
         attempts.load(Ordering::Relaxed)
     );
     emulator.stop().await;
 }
 
-async fn increment(client: &DatabaseClient, attempts: &Arc<AtomicU64>) {
-    let attempts = Arc::clone(attempts);
-    let increment =
-        client.read_write_transaction().build().run(move |transaction: ReadWriteTransaction| {
-            attempts.fetch_add(1, Ordering::Relaxed);
-            async move {
-                let mut rows = transaction.execute_read(value_of(1)).await?;
-                let row = rows.next().await.transpose()?.unwrap();
-                transaction.buffer([set(1, row.get::<i64>("value").unwrap() + 1)])
-            }
-        });
-    increment.await.unwrap();
+async fn increment(client: DatabaseClient, attempts: Arc<AtomicU64>) {
+    let increment = move |transaction: ReadWriteTransaction| {
+        attempts.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let mut rows = transaction.execute_read(value_of(1)).await?;
+            let row = rows.next().await.transpose()?.unwrap();
+            transaction.buffer([set(1, row.get::<i64>("value").unwrap() + 1)])
+        }
+    };
+    client.read_write_transaction().build().run(increment).await.unwrap();
 }
 
 /// The engine alone, as a simulator uses it.
 async fn without_network(tasks: i64) {
     let database = engine::Database::default();
     database.change_schema(&spindle_emulator::sql::parse_ddl(DDL).unwrap()).unwrap();
-    let commits = Arc::new(AtomicU64::new(0));
-    let begin = Instant::now();
-    let workers: Vec<_> = (0..tasks)
-        .map(|id| {
-            let (database, commits) = (database.clone(), Arc::clone(&commits));
-            tokio::spawn(async move {
-                let cells = [("id", id.into()), ("value", 1_i64.into())];
-                let kind = engine::WriteKind::InsertOrUpdate;
-                let write = [engine::Mutation::write(kind, "counter", cells)];
-                while begin.elapsed() < RUN {
-                    database.apply(&write).await.unwrap();
-                    commits.fetch_add(1, Ordering::Relaxed);
-                    tokio::task::yield_now().await;
-                }
-            })
-        })
-        .collect();
-    join(workers).await;
-    let rate = per_second(&commits, begin.elapsed());
+    let (_, rate) = repeat(tasks, move |id| {
+        let database = database.clone();
+        async move {
+            let cells = [("id", id.into()), ("value", 1_i64.into())];
+            let kind = engine::WriteKind::InsertOrUpdate;
+            let write = [engine::Mutation::write(kind, "counter", cells)];
+            database.apply(&write).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     println!("engine-single-row-commits: ok tasks={tasks} per_second={rate:.0}");
 }
 
@@ -373,10 +363,6 @@ fn value_of(id: i64) -> ReadRequest {
         .build()
 }
 
-fn per_second(commits: &AtomicU64, elapsed: Duration) -> f64 {
-    commits.load(Ordering::Relaxed) as f64 / elapsed.as_secs_f64()
-}
-
 fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
@@ -384,10 +370,4 @@ fn millis(duration: Duration) -> f64 {
 fn median(durations: &mut [Duration]) -> Duration {
     durations.sort_unstable();
     durations[durations.len() / 2]
-}
-
-async fn join(workers: Vec<tokio::task::JoinHandle<()>>) {
-    for worker in workers {
-        worker.await.unwrap();
-    }
 }

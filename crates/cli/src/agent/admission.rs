@@ -7,6 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use subtle::ConstantTimeEq as _;
 
 use super::request::Refusal;
 use crate::failure::{Code, Failure, Result};
@@ -38,9 +39,7 @@ impl Admission {
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
         // In a time that doesn't tell how many bytes are right.
-        let differ = |(one, other): (u8, u8)| one ^ other;
-        given.len() == token.len()
-            && given.bytes().zip(token.bytes()).map(differ).fold(0, |sum, bits| sum | bits) == 0
+        given.as_bytes().ct_eq(token.as_bytes()).into()
     }
 }
 

@@ -15,31 +15,20 @@ pub struct Waiting<'a> {
     pub id: &'a str,
 }
 
-/// The lock is held, from now until the deadline.
+/// A term, as its events tell of it.
 #[derive(Serialize)]
-pub struct Gained<'a> {
+pub struct Told<'a> {
     lock: &'a str,
-    claim: &'a str,
+    /// Of one that begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<&'a str>,
     token: FencingToken,
-    fence: FenceParts,
-    deadline: Deadline,
-}
-
-/// A heartbeat has succeeded: the deadline is later.
-#[derive(Serialize)]
-pub struct Renewed<'a> {
-    lock: &'a str,
-    token: FencingToken,
-    deadline: Deadline,
-}
-
-/// The lock is lost: work stops now, and has stopped by the deadline.
-#[derive(Serialize)]
-pub struct Lost<'a> {
-    lock: &'a str,
-    token: FencingToken,
+    /// Of one that begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fence: Option<FenceParts>,
+    /// Of one that is lost: work stops now, and has stopped by the deadline.
     #[serde(flatten)]
-    loss: Loss,
+    loss: Option<Loss>,
     deadline: Deadline,
 }
 
@@ -83,32 +72,21 @@ impl FenceParts {
     }
 }
 
-impl<'a> Gained<'a> {
-    pub fn new(claim: &'a str, term: &'a Term) -> Gained<'a> {
-        Gained {
-            lock: term.lock(),
-            claim,
-            token: term.token(),
-            fence: FenceParts::of(term),
-            deadline: Deadline::of(term),
-        }
+impl<'a> Told<'a> {
+    /// The lock is held, from now until the deadline.
+    pub fn gained(claim: &'a str, term: &'a Term) -> Told<'a> {
+        let (claim, fence) = (Some(claim), Some(FenceParts::of(term)));
+        Told { claim, fence, ..Told::renewed(term) }
     }
-}
 
-impl<'a> Renewed<'a> {
-    pub fn new(term: &'a Term) -> Renewed<'a> {
-        Renewed { lock: term.lock(), token: term.token(), deadline: Deadline::of(term) }
+    /// A heartbeat has succeeded: the deadline is later.
+    pub fn renewed(term: &'a Term) -> Told<'a> {
+        let (lock, token, deadline) = (term.lock(), term.token(), Deadline::of(term));
+        Told { lock, claim: None, token, fence: None, loss: None, deadline }
     }
-}
 
-impl<'a> Lost<'a> {
-    pub fn new(term: &'a Term) -> Lost<'a> {
-        Lost {
-            lock: term.lock(),
-            token: term.token(),
-            loss: Loss::of(term.ended()),
-            deadline: Deadline::of(term),
-        }
+    pub fn lost(term: &'a Term) -> Told<'a> {
+        Told { loss: Some(Loss::of(term.ended())), ..Told::renewed(term) }
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use super::claims::{Claimed, Released};
-use super::event::{Ended, Gained, Lost, Renewed, Waiting};
+use super::event::{Ended, Told, Waiting};
 use crate::serve::event::encode;
 
 /// Holds, or contends, for one client.
@@ -141,7 +141,7 @@ impl Holder {
             // Before the deadline is read, so that no later one is missed.
             let renewed = guard.renewed();
             if is_told {
-                self.tell("renewed", &Renewed::new(&term));
+                self.tell("renewed", &Told::renewed(&term));
             } else {
                 self.gained(&term);
             }
@@ -290,13 +290,13 @@ impl Holder {
         self.claimed.claim.set_term(Some(term.clone()));
         self.claimed.claims.counted(|counts| counts.gained += 1);
         let claim = self.claimed.secret.clone();
-        self.tell("gained", &Gained::new(&claim, term));
+        self.tell("gained", &Told::gained(&claim, term));
     }
 
     fn lost(&mut self, term: &Term) {
         self.claimed.claim.set_term(None);
         self.claimed.claims.counted(|counts| counts.lost += 1);
-        self.tell("lost", &Lost::new(term));
+        self.tell("lost", &Told::lost(term));
     }
 
     fn ended(&mut self, reason: &str, detail: Option<String>) {

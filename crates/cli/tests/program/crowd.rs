@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use spindle_emulator::engine::{Mutation, Timestamp, WriteKind};
-use spindle_protocol::{Nonce, Writer};
+use spindle_emulator::engine::{Mutation, Timestamp};
+use spindle_protocol::Writer;
 
-use crate::world::World;
+use crate::world::{Cells, World, row};
 
 /// The locks of users; the rows of fleets come on top.
 pub const LOCKS: usize = 10_000;
@@ -34,15 +34,6 @@ pub fn odd_names() -> Vec<String> {
     ];
     let longest = "x".repeat(4_096);
     names.into_iter().map(str::to_string).chain([longest]).collect()
-}
-
-/// The last cells of a lock row.
-struct Cells {
-    heartbeat: Option<Timestamp>,
-    token: Timestamp,
-    writer: Writer,
-    lease_ms: Option<i64>,
-    info: Option<String>,
 }
 
 /// Fills the table: 10,000 locks, and the rows of fleets.
@@ -99,29 +90,12 @@ pub fn held_row(now: Timestamp, name: &str, id: &str, info: Option<&str>) -> Mut
 }
 
 fn held(now: Timestamp, id: &str, info: Option<&str>) -> Cells {
-    Cells {
-        heartbeat: Some(now),
-        token: before(now, 120_000),
-        writer: Writer::term(id, Nonce { instance: 1, attempt: 1 }),
-        lease_ms: Some(600_000),
-        info: info.map(str::to_string),
-    }
+    let (token, info) = (before(now, 120_000), info.map(str::to_string));
+    Cells { token, info, ..Cells::term(now, id, 600_000) }
 }
 
 fn before(now: Timestamp, milliseconds: i64) -> Timestamp {
     Timestamp::from_micros(now.micros() - milliseconds * 1_000)
-}
-
-fn row(name: &str, cells: Cells) -> Mutation {
-    let mut all = vec![
-        ("name", name.into()),
-        ("token", cells.token.into()),
-        ("writer", cells.writer.to_string().into()),
-    ];
-    all.extend(cells.heartbeat.map(|heartbeat| ("heartbeat", heartbeat.into())));
-    all.extend(cells.lease_ms.map(|lease_ms| ("lease_ms", lease_ms.into())));
-    all.extend(cells.info.map(|info| ("info", info.as_str().into())));
-    Mutation::write(WriteKind::InsertOrUpdate, "locktable", all)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

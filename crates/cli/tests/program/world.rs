@@ -48,22 +48,15 @@ impl World {
     /// leaves.
     pub async fn write(&self, rows: &[(&str, Option<&str>)]) {
         let now = self.emulator.clock().now();
-        let row = |(name, id): &(&str, Option<&str>)| {
-            let heartbeat = if id.is_some() { now } else { Timestamp::from_micros(0) };
-            let writer = id.map_or_else(Writer::nobody, |id| {
-                Writer::term(id, Nonce { instance: 1, attempt: 1 })
-            });
-            let cells = [
-                ("name", (*name).into()),
-                ("heartbeat", heartbeat.into()),
-                ("token", now.into()),
-                ("writer", writer.to_string().into()),
-                ("lease_ms", 300_000_i64.into()),
-                ("info", "10.0.0.7".into()),
-            ];
-            Mutation::write(WriteKind::InsertOrUpdate, "locktable", cells)
+        let term = |(name, id): &(&str, Option<&str>)| {
+            let epoch = Timestamp::from_micros(0);
+            let cells = match id {
+                Some(id) => Cells::term(now, id, 300_000),
+                None => Cells { writer: Writer::nobody(), ..Cells::term(epoch, "", 300_000) },
+            };
+            row(name, Cells { token: now, ..cells })
         };
-        self.apply(&rows.iter().map(row).collect::<Vec<_>>()).await;
+        self.apply(&rows.iter().map(term).collect::<Vec<_>>()).await;
     }
 
     /// Writes heartbeats as of now.
@@ -129,6 +122,40 @@ impl Held {
         self.cancel.cancel();
         self.running.await.unwrap();
     }
+}
+
+/// The cells of a lock row besides its name.
+pub struct Cells {
+    pub heartbeat: Option<Timestamp>,
+    pub token: Timestamp,
+    pub writer: Writer,
+    pub lease_ms: Option<i64>,
+    pub info: Option<String>,
+}
+
+impl Cells {
+    /// A term that has begun now.
+    pub fn term(now: Timestamp, id: &str, lease_ms: i64) -> Cells {
+        Cells {
+            heartbeat: Some(now),
+            token: now,
+            writer: Writer::term(id, Nonce { instance: 1, attempt: 1 }),
+            lease_ms: Some(lease_ms),
+            info: Some("10.0.0.7".to_string()),
+        }
+    }
+}
+
+pub fn row(name: &str, cells: Cells) -> Mutation {
+    let mut all = vec![
+        ("name", name.into()),
+        ("token", cells.token.into()),
+        ("writer", cells.writer.to_string().into()),
+    ];
+    all.extend(cells.heartbeat.map(|heartbeat| ("heartbeat", heartbeat.into())));
+    all.extend(cells.lease_ms.map(|lease_ms| ("lease_ms", lease_ms.into())));
+    all.extend(cells.info.map(|info| ("info", info.as_str().into())));
+    Mutation::write(WriteKind::InsertOrUpdate, "locktable", all)
 }
 
 /// The program without any environment of its own.

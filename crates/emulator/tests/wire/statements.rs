@@ -124,30 +124,6 @@ async fn a_profile_tells_true_stats_beside_the_rows_and_a_plan_is_refused() {
 }
 
 #[tokio::test]
-async fn parameters_have_a_type_or_take_that_of_their_place() {
-    let mut world = World::start().await;
-    world.commit_once([insert(1), update(1, "a")]).await.unwrap();
-    let typed = |code| proto::Type { code: code as i32, ..Default::default() };
-    for (value, param_type, expected) in [
-        (text("1"), None, Ok(1)),
-        (text("1"), Some(typed(proto::TypeCode::Int64)), Ok(1)),
-        (text("x"), Some(typed(proto::TypeCode::Int64)), Err(Code::InvalidArgument)),
-        (text("1"), Some(typed(proto::TypeCode::Numeric)), Ok(1)),
-        (text("1"), Some(typed(proto::TypeCode::Uuid)), Err(Code::Unimplemented)),
-        (null(), None, Ok(0)),
-    ] {
-        let request = proto::ExecuteSqlRequest {
-            params: Some(prost_types::Struct { fields: [("id".to_owned(), value)].into() }),
-            param_types: param_type.map(|kind| ("id".to_owned(), kind)).into_iter().collect(),
-            ..world.statement("SELECT name FROM users WHERE id = @id")
-        };
-        let found = world.client.execute_sql(request).await;
-        let found = found.map(|reply| reply.into_inner().rows.len()).map_err(|error| error.code());
-        assert_eq!(found, expected);
-    }
-}
-
-#[tokio::test]
 async fn a_batch_whose_client_went_away_halfway_goes_on_from_there_when_it_is_repeated() {
     let mut world = World::start().await;
     world.commit_once([insert(1), insert(2), update(1, "a"), update(2, "a")]).await.unwrap();

@@ -26,34 +26,39 @@ fn types(result: &proto::ResultSet) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn arrays_are_parameters_with_a_type_or_without() {
+async fn parameters_have_a_type_or_take_that_of_their_place() {
     let mut world = World::start().await;
     world.commit_once([insert(1), insert(2), insert(3)]).await.unwrap();
-    let element = |code: TypeCode| proto::Type { code: code as i32, ..Default::default() };
+    let typed = |code: TypeCode| proto::Type { code: code as i32, ..Default::default() };
     let of = |code| proto::Type {
-        array_element_type: Some(Box::new(element(code))),
-        ..element(TypeCode::Array)
+        array_element_type: Some(Box::new(typed(code))),
+        ..typed(TypeCode::Array)
     };
-    for (value, kind, expected) in [
-        (array([text("1"), text("3"), null()]), Some(of(TypeCode::Int64)), Ok(2)),
-        (array([text("1"), text("3")]), None, Ok(2)),
-        (array([]), None, Ok(0)),
-        (null(), Some(of(TypeCode::Int64)), Ok(0)),
-        (array([text("x")]), Some(of(TypeCode::Int64)), Err(Code::InvalidArgument)),
-        (array([text("1")]), Some(of(TypeCode::Uuid)), Err(Code::Unimplemented)),
-        (text("1"), None, Err(Code::InvalidArgument)),
-        (array([array([])]), None, Err(Code::Unimplemented)),
+    let (one, many) = ("id = @p", "id IN UNNEST(@p)");
+    for (filter, value, kind, expected) in [
+        (one, text("1"), None, Ok(1)),
+        (one, text("1"), Some(typed(TypeCode::Int64)), Ok(1)),
+        (one, text("x"), Some(typed(TypeCode::Int64)), Err(Code::InvalidArgument)),
+        (one, text("1"), Some(typed(TypeCode::Numeric)), Ok(1)),
+        (one, text("1"), Some(typed(TypeCode::Uuid)), Err(Code::Unimplemented)),
+        (one, null(), None, Ok(0)),
+        (many, array([text("1"), text("3"), null()]), Some(of(TypeCode::Int64)), Ok(2)),
+        (many, array([text("1"), text("3")]), None, Ok(2)),
+        (many, array([]), None, Ok(0)),
+        (many, null(), Some(of(TypeCode::Int64)), Ok(0)),
+        (many, array([text("x")]), Some(of(TypeCode::Int64)), Err(Code::InvalidArgument)),
+        (many, array([text("1")]), Some(of(TypeCode::Uuid)), Err(Code::Unimplemented)),
+        (many, text("1"), None, Err(Code::InvalidArgument)),
+        (many, array([array([])]), None, Err(Code::Unimplemented)),
     ] {
         let request = proto::ExecuteSqlRequest {
-            params: Some(prost_types::Struct {
-                fields: [("ids".to_owned(), value.clone())].into(),
-            }),
-            param_types: kind.map(|kind| ("ids".to_owned(), kind)).into_iter().collect(),
-            ..world.statement("SELECT id FROM users WHERE id IN UNNEST(@ids)")
+            params: Some(prost_types::Struct { fields: [("p".to_owned(), value.clone())].into() }),
+            param_types: kind.map(|kind| ("p".to_owned(), kind)).into_iter().collect(),
+            ..world.statement(&format!("SELECT name FROM users WHERE {filter}"))
         };
         let found = world.client.execute_sql(request).await;
         let found = found.map(|reply| reply.into_inner().rows.len()).map_err(|error| error.code());
-        assert_eq!(found, expected, "{value:?}");
+        assert_eq!(found, expected, "{filter} {value:?}");
     }
 }
 
