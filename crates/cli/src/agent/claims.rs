@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use axum::body::Bytes;
 use axum::http::StatusCode;
+use axum::response::sse::Event;
 use rand::RngExt as _;
 use spindle::{CancellationToken, LockTable, Spindle, Term};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::event::Ending;
 use super::request::{Refusal, Result};
-use crate::serve::event::encode;
+use crate::serve::answers;
 
 /// The answer to a client that let go.
 pub type Released = oneshot::Sender<&'static str>;
@@ -27,7 +27,7 @@ pub struct Claim {
     heard: watch::Sender<Instant>,
     term: Mutex<Option<Term>>,
     /// The client's stream of events, if it has one.
-    events: Option<mpsc::WeakSender<Bytes>>,
+    events: Option<mpsc::WeakSender<Event>>,
 }
 
 /// A claim as its holder has it: the secret, and the ends of what its client sends.
@@ -135,7 +135,7 @@ impl Claims {
         self: &Arc<Claims>,
         lock: &str,
         instance: Option<Spindle>,
-        events: Option<&mpsc::Sender<Bytes>>,
+        events: Option<&mpsc::Sender<Event>>,
     ) -> Result<Claimed> {
         let secret = format!("{:032x}", rand::rng().random::<u128>());
         let (orders, ordered) = mpsc::channel(1);
@@ -196,7 +196,9 @@ impl Claims {
         for claim in self.all() {
             let events = claim.events.as_ref().and_then(mpsc::WeakSender::upgrade);
             // A client that doesn't read is about to be cut off anyway.
-            events.map(|events| events.try_send(encode("ending", &Ending { lock: &claim.lock })));
+            events.map(|events| {
+                events.try_send(answers::event("ending", &Ending { lock: &claim.lock }))
+            });
         }
     }
 

@@ -7,7 +7,7 @@ use std::future::ready;
 use std::pin::Pin;
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::response::sse::Event;
 use serde::Serialize;
 use spindle::job::JobOutcome;
 use spindle::{Guard, LockBuilder, ReleaseOutcome, Spindle, Term};
@@ -16,14 +16,14 @@ use tokio::time::{Instant, sleep_until};
 
 use super::claims::{Claimed, Released};
 use super::event::{Ended, Told, Waiting};
-use crate::serve::event::encode;
+use crate::serve::answers;
 
 /// Holds, or contends, for one client.
 pub struct Holder {
     claimed: Claimed,
     /// The longest silence of the client, if it is held to heartbeats.
     heartbeat_timeout: Option<Duration>,
-    events: Option<mpsc::Sender<Bytes>>,
+    events: Option<mpsc::Sender<Event>>,
     /// True once the client has left too many events unread.
     is_deaf: bool,
 }
@@ -100,7 +100,7 @@ impl Holder {
     pub fn new(
         claimed: Claimed,
         heartbeat_timeout: Option<Duration>,
-        events: Option<mpsc::Sender<Bytes>>,
+        events: Option<mpsc::Sender<Event>>,
     ) -> Holder {
         Holder { claimed, heartbeat_timeout, events, is_deaf: false }
     }
@@ -306,7 +306,7 @@ impl Holder {
 
     fn tell(&mut self, event: &str, data: &impl Serialize) {
         if let Some(events) = &self.events {
-            self.is_deaf |= events.try_send(encode(event, data)).is_err();
+            self.is_deaf |= events.try_send(answers::event(event, data)).is_err();
         }
     }
 }

@@ -7,15 +7,14 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use axum::routing::get;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::claims::{Claim, Claims};
-use crate::output::printable;
-use crate::serve::gauges::{escape, family};
+use crate::serve::answers;
+use crate::serve::gauges::{escape, family, number};
 
 /// A probe is content with an answer of Spanner's as old as this.
 const AGE_MAX: Duration = Duration::from_secs(10);
@@ -49,18 +48,15 @@ impl Probes {
     fn metrics(&self) -> String {
         let (claims, counts) = (self.claims.all(), self.claims.counts());
         let mut text = String::new();
-        let mut number = |name: &str, kind, help, value: u64| {
-            family(&mut text, name, kind, help);
-            let _ = writeln!(text, "{name} {value}");
-        };
-        number("spindle_agent_claims", "gauge", "Locks that clients claim", claims.len() as u64);
+        let (claimed, help) = (claims.len() as u64, "Locks that clients claim");
+        number(&mut text, "spindle_agent_claims", "gauge", help, claimed);
         for (name, help, value) in [
             ("spindle_agent_gained_total", "Terms that began", counts.gained),
             ("spindle_agent_lost_total", "Terms that were lost", counts.lost),
             ("spindle_agent_released_total", "Terms whose client let go", counts.released),
             ("spindle_agent_lapsed_total", "Terms whose client was gone or silent", counts.lapsed),
         ] {
-            number(name, "counter", help, value);
+            number(&mut text, name, "counter", help, value);
         }
         let mut held = BTreeMap::<&str, u32>::new();
         for claim in &claims {
@@ -85,25 +81,15 @@ pub fn routes(probes: Arc<Probes>) -> Router {
 
 /// A restart helps only where a loop is overdue.
 async fn health(State(probes): State<Arc<Probes>>) -> Response {
-    match probes.claims.all().into_iter().find(|claim: &Arc<Claim>| !claim.is_alive()) {
-        None => "ok\n".into_response(),
-        Some(claim) => {
-            let text = format!("lock `{}`: its loop is overdue\n", printable(&claim.lock));
-            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
-        }
-    }
+    let overdue = probes.claims.all().into_iter().find(|claim: &Arc<Claim>| !claim.is_alive());
+    let trouble = overdue.map(|claim| format!("lock `{}`: its loop is overdue", claim.lock));
+    answers::health(trouble.as_deref())
 }
 
 async fn readiness(State(probes): State<Arc<Probes>>) -> Response {
-    match probes.reached().await {
-        Ok(()) => "ok\n".into_response(),
-        Err(trouble) => {
-            (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", printable(&trouble))).into_response()
-        }
-    }
+    answers::health(probes.reached().await.err().as_deref())
 }
 
 async fn metrics(State(probes): State<Arc<Probes>>) -> Response {
-    let kind = "text/plain; version=0.0.4; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], probes.metrics()).into_response()
+    answers::metrics(probes.metrics())
 }

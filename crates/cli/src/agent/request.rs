@@ -7,11 +7,12 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use spindle::{LockBuilder, LockTable};
 use tokio::time::timeout;
 
 use super::deadline::Reading;
+use crate::serve::answers::json;
 
 /// Bytes of a request's body: 100 long names.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -155,15 +156,6 @@ impl From<spindle::Error> for Refusal {
             _ => StatusCode::BAD_GATEWAY,
         };
         Refusal(status, error.to_string())
-    }
-}
-
-pub fn json(status: StatusCode, thing: &impl Serialize) -> Response {
-    match serde_json::to_string(thing) {
-        Ok(text) => {
-            (status, [(header::CONTENT_TYPE, "application/json")], text + "\n").into_response()
-        }
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 

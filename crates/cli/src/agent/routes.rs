@@ -1,20 +1,18 @@
 //! The requests that can be made, under `/v1`; `docs/agent.yaml` describes them.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use axum::response::sse::Event;
 use axum::routing::{delete, get, post};
 use axum::{Router, middleware};
 use serde_json::{Value, json};
 use spindle::{FencingToken, LockState, Term};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::task::JoinSet;
-use tokio::time::sleep;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -26,16 +24,14 @@ use super::event::FenceParts;
 use super::holder::{Holder, Run};
 use super::probes::{self, Probes};
 use super::request::{
-    Acquire, LOCKS_MAX, Lead, Refusal, Resign, Result, RunOnce, WAIT_MAX, bad, json as answer, read,
+    Acquire, LOCKS_MAX, Lead, Refusal, Resign, Result, RunOnce, WAIT_MAX, bad, read,
 };
 use crate::record::Record;
 use crate::serve::allowed_hosts::{AllowedHosts, check_host};
+use crate::serve::answers::{self, json as answer};
 
 /// Events that wait for a slow client, for each lock. One that is slower is taken for gone.
 const BACKLOG: usize = 64;
-
-/// From one comment of a stream to the next.
-const QUIET_MAX: Duration = Duration::from_secs(15);
 
 #[derive(Clone)]
 pub struct Shared {
@@ -99,33 +95,15 @@ async fn lead(State(shared): State<Shared>, headers: HeaderMap, body: Body) -> R
     for (holder, lock) in holders {
         tokio::spawn(holder.contend(lock));
     }
-    Ok(stream(sender, events, permit))
+    Ok(stream(events, permit))
 }
 
-/// Sends events, for as long as the client reads and any holder may tell one.
-fn stream(
-    sender: mpsc::Sender<Bytes>,
-    events: mpsc::Receiver<Bytes>,
-    permit: OwnedSemaphorePermit,
-) -> Response {
-    let mut kept = JoinSet::new();
-    kept.spawn(comment(sender.downgrade()));
-    let events = ReceiverStream::new(events).map(move |event| {
-        // Both last as long as the stream.
-        let _kept = (&permit, &kept);
-        Ok::<_, Infallible>(event)
-    });
-    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
-}
-
-/// Says an empty comment from time to time: some clients take silence for an end.
-async fn comment(events: mpsc::WeakSender<Bytes>) {
-    loop {
-        sleep(QUIET_MAX).await;
-        let Some(events) = events.upgrade() else { return };
-        // Behind many events nobody misses it.
-        let _ = events.try_send(Bytes::from_static(b":\n\n"));
-    }
+/// Sends events, for as long as the client reads and any holder may tell one. The permit lasts as long.
+fn stream(events: mpsc::Receiver<Event>, permit: OwnedSemaphorePermit) -> Response {
+    answers::stream(ReceiverStream::new(events).map(move |event| {
+        let _lasts = &permit;
+        event
+    }))
 }
 
 /// Takes a lock for a client that sends heartbeats.
@@ -183,7 +161,7 @@ async fn run_once(
     let holder = Holder::new(claimed, heartbeat_timeout, Some(sender.clone()));
     let run = Run::begin(lock.id(&id), asked.at_least, asked.at_most).await?;
     tokio::spawn(holder.run_once(run, id));
-    Ok(stream(sender, events, permit))
+    Ok(stream(events, permit))
 }
 
 async fn heartbeat(State(shared): State<Shared>, Path(secret): Path<String>) -> Result<Response> {

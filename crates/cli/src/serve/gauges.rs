@@ -73,12 +73,11 @@ fn greater(one: Option<f64>, other: Option<f64>) -> Option<f64> {
 /// The text of a scrape. The rows of a fleet are one; locks beyond the first `labels_max` are one.
 pub fn text(snapshot: &Snapshot, labels_max: usize) -> String {
     let mut text = String::new();
-    family(&mut text, "spindle_table_up", "gauge", "1 if the last poll of the table succeeded");
-    let _ = writeln!(text, "spindle_table_up {}", u8::from(snapshot.trouble.is_none()));
-    family(&mut text, "spindle_table_polls_total", "counter", "Polls of the table");
-    let _ = writeln!(text, "spindle_table_polls_total {}", snapshot.polls);
-    family(&mut text, "spindle_table_poll_failures_total", "counter", "Polls that failed");
-    let _ = writeln!(text, "spindle_table_poll_failures_total {}", snapshot.failures);
+    let up = u64::from(snapshot.trouble.is_none());
+    number(&mut text, "spindle_table_up", "gauge", "1 if the last poll of the table succeeded", up);
+    let (polls, failures) = ("spindle_table_polls_total", "spindle_table_poll_failures_total");
+    number(&mut text, polls, "counter", "Polls of the table", snapshot.polls);
+    number(&mut text, failures, "counter", "Polls that failed", snapshot.failures);
     if snapshot.trouble.is_some() {
         // The state of before may no longer be true.
         return text;
@@ -143,6 +142,11 @@ fn of_locks(text: &mut String, locks: &[(&str, Numbers)]) {
 
 pub fn family(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+pub fn number(text: &mut String, name: &str, kind: &str, help: &str, value: u64) {
+    family(text, name, kind, help);
+    let _ = writeln!(text, "{name} {value}");
 }
 
 pub fn escape(label: &str) -> String {

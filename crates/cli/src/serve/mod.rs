@@ -1,8 +1,8 @@
 //! `serve`: metrics, health and a web page of who holds what, read-only.
 
 pub mod allowed_hosts;
+pub mod answers;
 pub mod connections;
-pub mod event;
 pub mod gauges;
 mod lanes;
 mod poller;

@@ -7,15 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::response::sse::Event;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use spindle::{LockState, LockTable};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 
-use super::event::{Shown, encode};
+use super::answers::event;
 use crate::readers::Readers;
+use crate::record::{Record, is_late};
 
 /// From one poll to the next.
 pub const PERIOD: Duration = Duration::from_secs(1);
@@ -41,6 +42,22 @@ pub struct Snapshot {
     pub failures: u64,
 }
 
+/// A lock as the page shows it: its record without what changes from poll to poll.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Shown {
+    #[serde(flatten)]
+    record: Record,
+    late: bool,
+}
+
+impl Shown {
+    fn new(state: &LockState, record: Record) -> Shown {
+        let late = record.is_held() && is_late(state);
+        let (since_ms, heartbeat_age_ms, next) = (None, None, String::new());
+        Shown { record: Record { since_ms, heartbeat_age_ms, next, ..record }, late }
+    }
+}
+
 pub struct Poller {
     table: LockTable,
     /// Viewers at the same time: others are to get an answer, too.
@@ -55,9 +72,9 @@ pub struct Poller {
 #[derive(Default)]
 struct Inner {
     snapshot: Arc<Snapshot>,
-    viewers: Vec<mpsc::Sender<Bytes>>,
+    viewers: Vec<mpsc::Sender<Event>>,
     /// The first message to a new viewer, made once for each poll.
-    whole: Option<Bytes>,
+    whole: Option<Event>,
     closed: bool,
 }
 
@@ -131,7 +148,7 @@ impl Poller {
     }
 
     /// A stream of events: all that is there, then what changes. None if there are too many.
-    pub async fn watch(&self) -> Option<mpsc::Receiver<Bytes>> {
+    pub async fn watch(&self) -> Option<mpsc::Receiver<Event>> {
         self.poll(PERIOD).await;
         let (sender, events) = mpsc::channel(BACKLOG);
         let mut inner = self.inner();
@@ -149,10 +166,10 @@ impl Poller {
     }
 
     /// Tells every viewer.
-    pub fn tell(&self, event: &str, data: &impl Serialize) {
+    pub fn tell(&self, name: &str, data: &impl Serialize) {
         let mut inner = self.inner();
         if inner.has_viewers() {
-            inner.send(&encode(event, data));
+            inner.send(&event(name, data));
         }
     }
 
@@ -194,7 +211,7 @@ impl Poller {
         inner.snapshot = Arc::clone(&after);
         inner.whole = None;
         if inner.has_viewers() {
-            inner.send(&encode("change", &change(&before, &after)));
+            inner.send(&event("change", &change(&before, &after)));
         }
         after
     }
@@ -211,15 +228,15 @@ impl Inner {
         !self.viewers.is_empty()
     }
 
-    fn send(&mut self, event: &Bytes) {
+    fn send(&mut self, event: &Event) {
         self.viewers.retain(|viewer| viewer.try_send(event.clone()).is_ok());
     }
 
-    fn whole(&mut self) -> Bytes {
+    fn whole(&mut self) -> Event {
         let snapshot = &self.snapshot;
         let make = || {
             let (trouble, locks) = (snapshot.trouble.as_deref(), snapshot.shown.values().collect());
-            encode("all", &Whole { at: rfc3339(snapshot.read_at), trouble, locks })
+            event("all", &Whole { at: rfc3339(snapshot.read_at), trouble, locks })
         };
         self.whole.get_or_insert_with(make).clone()
     }

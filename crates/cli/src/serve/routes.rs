@@ -1,27 +1,28 @@
 //! The requests that can be made. All of it is read-only.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::sse::Event;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
-use serde::Serialize;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::allowed_hosts::{AllowedHosts, check_host};
+use super::answers::{self, json, stream, typed};
 use super::gauges;
 use super::lanes::Lanes;
 use super::poller::{PERIOD, Poller};
-use crate::output::{escaped, printable};
 
 /// A probe is content with a poll as old as this.
 const HEALTH_AGE: Duration = Duration::from_secs(10);
+
+/// A page that was cut off comes back after this.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// Locks of one request for lanes.
 const LANES_MAX: usize = 100;
@@ -68,18 +69,6 @@ pub fn routes(
         .with_state(Shared { page, poller, lanes, metrics_locks })
 }
 
-fn typed(kind: &'static str, text: impl Into<Body>) -> Response {
-    ([(header::CONTENT_TYPE, kind)], text.into()).into_response()
-}
-
-fn json(thing: &impl Serialize) -> Response {
-    match serde_json::to_string(thing) {
-        // A person may read it in a terminal.
-        Ok(text) => typed("application/json", escaped(&text)),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
-}
-
 async fn index(State(shared): State<Shared>) -> Response {
     let title = shared.page.title.replace('&', "&amp;").replace('<', "&lt;");
     let page = include_str!("page/index.html").replace("{{title}}", &title);
@@ -92,15 +81,14 @@ async fn events(State(shared): State<Shared>) -> Response {
         let retry = [(header::RETRY_AFTER, "5")];
         return (StatusCode::SERVICE_UNAVAILABLE, retry, "no more viewers now\n").into_response();
     };
-    let first = tokio_stream::once(Bytes::from_static(b"retry: 2000\n\n"));
-    let events = first.chain(ReceiverStream::new(events)).map(Ok::<_, Infallible>);
-    typed("text/event-stream", Body::from_stream(events))
+    let first = tokio_stream::once(Event::default().retry(RETRY_AFTER));
+    stream(first.chain(ReceiverStream::new(events)))
 }
 
 /// The lanes of the locks on a viewer's screen.
 async fn wanted(State(shared): State<Shared>, Query(names): Names) -> Response {
     let names = names.into_iter().filter(|(key, _)| key == "lock").take(LANES_MAX);
-    json(&shared.lanes.want(names.map(|(_, name)| name)))
+    json(StatusCode::OK, &shared.lanes.want(names.map(|(_, name)| name)))
 }
 
 /// All there is to say of one lock, as of the last poll.
@@ -108,22 +96,16 @@ async fn lock(State(shared): State<Shared>, Query(names): Names) -> Response {
     let snapshot = shared.poller.poll(PERIOD).await;
     let name = names.into_iter().find_map(|(key, name)| (key == "name").then_some(name));
     match name.and_then(|name| snapshot.states.get(&name)) {
-        Some(state) => json(&snapshot.readers.record(state)),
+        Some(state) => json(StatusCode::OK, &snapshot.readers.record(state)),
         None => (StatusCode::NOT_FOUND, "no such lock\n").into_response(),
     }
 }
 
 async fn metrics(State(shared): State<Shared>) -> Response {
     let snapshot = shared.poller.poll(PERIOD).await;
-    let text = gauges::text(&snapshot, shared.metrics_locks);
-    typed("text/plain; version=0.0.4; charset=utf-8", text)
+    answers::metrics(gauges::text(&snapshot, shared.metrics_locks))
 }
 
 async fn health(State(shared): State<Shared>) -> Response {
-    match &shared.poller.poll(HEALTH_AGE).await.trouble {
-        None => "ok\n".into_response(),
-        Some(trouble) => {
-            (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", printable(trouble))).into_response()
-        }
-    }
+    answers::health(shared.poller.poll(HEALTH_AGE).await.trouble.as_deref())
 }
