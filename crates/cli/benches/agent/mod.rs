@@ -29,7 +29,7 @@ pub async fn measure() {
     }
     for stream in &mut streams {
         for _ in 0..LOCKS / CONNECTIONS {
-            stream.until("a lock", |event, _| event == "gained").await;
+            stream.named("gained").await;
         }
     }
     sleep(Duration::from_secs(10)).await;
@@ -85,11 +85,11 @@ async fn losses(agent: &Server) {
     let mut times = Vec::new();
     for n in 0..100 {
         let mut stream = lead(agent, &[format!("lost-{n}")]).await;
-        let gained = stream.until("the lock", |event, _| event == "gained").await;
+        let gained = stream.named("gained").await;
         let path = format!("/v1/claims/{}/resign", gained["claim"].as_str().unwrap());
         let (nobody, began) = (json!({}), Instant::now());
         let lost = async {
-            stream.until("the loss", |event, _| event == "lost").await;
+            stream.named("lost").await;
             times.push(began.elapsed());
         };
         tokio::join!(agent.send("POST", &path, &nobody), lost);

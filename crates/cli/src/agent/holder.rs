@@ -342,7 +342,7 @@ mod tests {
         holder.waits("id");
         let gone = timeout(Duration::from_secs(60), holder.over()).await;
         assert!(matches!(gone, Ok(Over::Gone)));
-        unread.recv().await.unwrap();
+        drop(unread.recv().await.unwrap());
         assert!(matches!(holder.over().await, Over::Gone), "it has missed one for good");
         drop(holder);
         assert!(claims.all().is_empty());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spindle::{Holding, LockTable};
 
-use crate::world::{DATABASE, World, until};
+use crate::world::{DATABASE, FOUR_COLUMNS, World, until};
 
 /// Longer than a busy machine stands still; a holder hears of its eviction within half of it.
 const LEASE: Duration = Duration::from_secs(30);
@@ -79,11 +79,7 @@ async fn init_makes_a_table_that_works_and_says_so_when_it_was_there() {
 
 #[tokio::test]
 async fn init_adds_the_columns_that_an_old_table_lacks() {
-    let ddl = "CREATE TABLE locktable (name STRING(MAX) NOT NULL, \
-               heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true), \
-               token TIMESTAMP OPTIONS (allow_commit_timestamp=true), \
-               writer STRING(MAX)) PRIMARY KEY (name)";
-    let world = World::with(ddl).await;
+    let world = World::with(FOUR_COLUMNS).await;
     world.run(&["doctor"]).await.says("no column lease_ms, info");
     let admin = world.emulator.rest_endpoint();
     world.run(&["init", "--admin-endpoint", &admin]).await.says("added lease_ms and info");
@@ -127,15 +123,4 @@ async fn a_row_is_removed_once_nobody_holds_and_not_before() {
     world.run(&["rm", "billing", "--yes"]).await.ends(0);
     assert_eq!(world.table.inspect("billing").await.unwrap().holding, Holding::NeverHeld);
     world.run(&["rm", "billing", "--yes"]).await.says("there is no row");
-}
-
-#[tokio::test]
-async fn a_name_that_no_row_has_is_refused() {
-    let world = World::start().await;
-    let acts: [&[&str]; 3] = [&["evict", "x"], &["seize", "x"], &["resign-to", "x", "node-1"]];
-    for act in acts {
-        let ran = world.run(&[act, &["--yes"]].concat()).await;
-        ran.ends(1).complains("no row").complains("spindle ls");
-    }
-    assert_eq!(world.table.inspect("x").await.unwrap().holding, Holding::NeverHeld);
 }

@@ -31,7 +31,7 @@ pub async fn lead(agent: &Server, lock: &str, lease: Duration) -> Events {
 }
 
 pub async fn gained(events: &mut Events) -> Value {
-    events.until("it gains", |event, _| event == "gained").await
+    events.named("gained").await
 }
 
 pub fn claim(event: &Value) -> String {
@@ -69,11 +69,11 @@ async fn a_client_is_told_that_it_leads_under_which_token_and_until_when() {
     let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap());
     assert!(Duration::from_nanos(monotonic) < now + SHORT, "{held}");
     for _ in 0..2 {
-        let renewed = events.until("it is renewed", |event, _| event == "renewed").await;
+        let renewed = events.named("renewed").await;
         assert!(deadline(&renewed) > until && renewed["token"] == held["token"], "{renewed}");
     }
     world.run(&["evict", "billing", "--yes"]).await;
-    let lost = events.until("it loses", |event, _| event == "lost").await;
+    let lost = events.named("lost").await;
     assert_eq!(lost["reason"], "superseded", "{lost}");
     assert!(boottime() < deadline(&lost), "there is time to stop: {lost}");
     // The evicted term is left its lease.
@@ -111,7 +111,7 @@ async fn a_client_that_lets_go_frees_its_lock_at_once() {
     assert_eq!(events.next().await.unwrap().0, "waiting");
     let (status, answer) = agent.send("DELETE", &claim(&held), &Value::Null).await;
     assert_eq!((status, &answer), (200, &json!({ "outcome": "released" })));
-    let ended = first.until("it ends", |event, _| event == "ended").await;
+    let ended = first.named("ended").await;
     assert_eq!(ended["reason"], "released");
     assert!(first.next().await.is_none(), "the stream of one lock ends with it");
     assert!(token(&gained(events).await) > token(&held), "they contend like two processes");
@@ -177,7 +177,7 @@ async fn a_stream_may_be_held_to_heartbeats_too() {
     let body = json!({ "locks": ["a"], "lease": "20s", "heartbeat_timeout": "5s" });
     let mut events = agent.stream("/v1/lead", &body).await;
     let held = gained(&mut events).await;
-    let ended = events.until("it ends", |event, _| event == "ended").await;
+    let ended = events.named("ended").await;
     assert_eq!(ended["reason"], "silent", "a stopped process keeps its connection");
     lapses(&world, &agent, &held).await;
 }
@@ -223,12 +223,12 @@ async fn an_agent_that_ends_gives_its_clients_time_and_releases_nothing_by_itsel
     let (one, other) = (gained(&mut first).await, gained(&mut second).await);
     agent.running.signal(Signal::SIGTERM);
     for events in [&mut first, &mut second] {
-        events.until("it is told", |event, _| event == "ending").await;
+        events.named("ending").await;
     }
     let refused = agent.send("POST", "/v1/acquire", &json!({ "lock": "c" })).await;
     assert_eq!(refused.0, 503, "{refused:?}");
     assert_eq!(agent.send("DELETE", &claim(&one), &Value::Null).await.0, 200);
-    let ended = second.until("it ends", |event, _| event == "ended").await;
+    let ended = second.named("ended").await;
     assert_eq!(ended["reason"], "ending");
     agent.running.end().await.ends(0);
     let state = |name: &'static str| world.table.inspect(name);
@@ -243,9 +243,9 @@ async fn an_agent_that_is_told_twice_to_end_waits_for_no_client() {
     let mut events = lead(&agent, "a", LONG).await;
     let held = gained(&mut events).await;
     agent.running.signal(Signal::SIGTERM);
-    events.until("it is told", |event, _| event == "ending").await;
+    events.named("ending").await;
     agent.running.signal(Signal::SIGTERM);
-    let ended = events.until("it ends", |event, _| event == "ended").await;
+    let ended = events.named("ended").await;
     assert_eq!(ended["reason"], "ending");
     agent.running.end().await.ends(0);
     let state = world.table.inspect("a").await.unwrap();
@@ -271,7 +271,7 @@ async fn an_agent_that_ends_keeps_nobody_waiting_for_a_lock() {
     };
     let (refused, ()) = tokio::join!(asking, ending);
     assert_eq!(refused.0, 503, "{refused:?}");
-    let ended = standby.until("it ends", |event, _| event == "ended").await;
+    let ended = standby.named("ended").await;
     assert_eq!(ended["reason"], "ending");
     second.running.end().await.ends(0);
 }
@@ -288,7 +288,7 @@ async fn a_client_that_resigns_goes_on_contending() {
     let resign = format!("{}/resign", claim(&held));
     let answer = agent.send("POST", &resign, &json!({ "to": "node-2" })).await;
     assert_eq!(answer, (200, json!({ "resigned": true })));
-    let lost = first.until("it loses", |event, _| event == "lost").await;
+    let lost = first.named("lost").await;
     assert_eq!(lost["reason"], "let_go");
     let next = gained(&mut second).await;
     let leader = agent.json("/v1/leader?lock=a").await;
@@ -312,7 +312,7 @@ async fn a_job_is_run_by_one_client_and_skipped_by_the_next() {
     let done = agent.send("DELETE", &claim(&begun), &Value::Null).await;
     assert_eq!(done, (200, json!({ "outcome": "released" })));
     let mut second = agent.stream("/v1/run-once", &body).await;
-    let ended = second.until("it ends", |event, _| event == "ended").await;
+    let ended = second.named("ended").await;
     assert_eq!(ended["reason"], "skipped", "{ended}");
     // One whose client is gone in the middle is kept for as long as it may take.
     let body = json!({ "lock": "weekly", "at_least": "1s", "at_most": "60s" });

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use spindle::Holding;
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::Instant;
@@ -71,18 +72,20 @@ async fn nothing_that_listens_is_said_to_be_so() {
 }
 
 #[tokio::test]
-async fn completions_and_the_manual_name_every_command() {
+async fn completions_and_the_manual_name_every_command_and_the_manual_makes_its_directory() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = finish(bare(&["completions", shell])).await.ends(0);
         assert!(ran.out.contains("resign-to") && ran.out.contains("doctor"), "{shell}");
     }
     let ran = finish(bare(&["man"])).await;
     assert!(ran.out.contains(".TH spindle 1") && ran.out.contains("Exit codes"), "{}", ran.out);
-    let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("manual");
-    std::fs::create_dir_all(&directory).unwrap();
+    let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("manual/new");
+    // Nothing is there unless an earlier run of this test left it.
+    let _ = std::fs::remove_dir_all(&directory);
     finish(bare(&["man", "--into", directory.to_str().unwrap()])).await.ends(0);
     let page = std::fs::read_to_string(directory.join("spindle-run.1")).unwrap();
     assert!(page.contains("SPINDLE_TOKEN") && page.contains("SIGSTOP"), "{page}");
+    assert!(std::fs::read_to_string(directory.join("spindle-ls.1")).unwrap().contains("List"));
 }
 
 #[tokio::test]
@@ -97,15 +100,9 @@ async fn a_reader_that_goes_away_is_no_failure() {
 }
 
 #[tokio::test]
-async fn no_command_gets_the_help_and_a_manual_makes_its_directory() {
-    let world = World::start().await;
-    let ran = world.run(&[]).await.ends(2);
-    assert!(ran.err.contains("Commands:") && !ran.err.contains("\n  contend "), "{ran:?}");
-    let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("manual/new");
-    // Nothing is there unless an earlier run of this test left it.
-    let _ = std::fs::remove_dir_all(&directory);
-    world.run(&["man", "--into", directory.to_str().unwrap()]).await.ends(0);
-    assert!(std::fs::read_to_string(directory.join("spindle-ls.1")).unwrap().contains("List"));
+async fn no_command_gets_the_help() {
+    let ran = finish(bare(&[])).await.ends(2).complains("Commands:");
+    assert!(!ran.err.contains("\n  contend "), "{ran:?}");
 }
 
 #[tokio::test]
@@ -134,16 +131,22 @@ async fn a_refusal_names_the_role_and_a_wrong_table_how_to_name_another() {
 #[tokio::test]
 async fn the_same_cause_has_the_same_code_and_each_error_its_cure() {
     let world = World::start().await;
-    for command in [
-        &["show", "biling"][..],
-        &["history", "biling"],
-        &["who", "biling"],
-        &["evict", "biling", "--yes"],
-        &["seize", "biling", "--yes"],
-        &["rm", "biling", "--yes"],
+    // A name that no row has is mistyped more often than meant.
+    for (command, said) in [
+        (&["show", "biling"][..], "no row"),
+        (&["history", "biling"], "no term is known"),
+        (&["who", "biling"], ""),
+        (&["evict", "biling", "--yes"], "no row"),
+        (&["seize", "biling", "--yes"], "no row"),
+        (&["resign-to", "biling", "node-1", "--yes"], "no row"),
+        (&["rm", "biling", "--yes"], "no row"),
     ] {
-        world.run(command).await.ends(1);
+        let ran = world.run(command).await.ends(1);
+        let all = ran.out + &ran.err;
+        let names = if said.is_empty() { "" } else { "spindle ls" };
+        assert!(all.contains(said) && all.contains(names), "{command:?}: {all}");
     }
+    assert_eq!(world.table.inspect("biling").await.unwrap().holding, Holding::NeverHeld);
     world.run(&["show", "job_1795000000123456000"]).await.complains("cure: ");
     world.emulator.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::Unavailable)));
     world.run(&["ls"]).await.ends(3).complains("cure: ");

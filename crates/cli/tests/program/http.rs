@@ -123,6 +123,11 @@ impl Events {
         }
     }
 
+    /// The next event of this name.
+    pub async fn named(&mut self, name: &str) -> Value {
+        self.until(name, |event, _| event == name).await
+    }
+
     /// The first event that is so.
     pub async fn until(&mut self, what: &str, is_so: impl Fn(&str, &Value) -> bool) -> Value {
         let limit = tokio::time::Instant::now() + TIME_LIMIT;

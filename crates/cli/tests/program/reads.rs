@@ -6,7 +6,7 @@ use serde_json::Value;
 use spindle_emulator::engine::{Mutation, WriteKind};
 use spindle_emulator::{Effect, Fault, Rpc};
 
-use crate::world::{DATABASE, World, until};
+use crate::world::{DATABASE, FOUR_COLUMNS, World, until};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -156,12 +156,6 @@ async fn a_heartbeat_is_late_once_half_a_lease_and_an_attempt_are_over() {
 }
 
 #[tokio::test]
-async fn show_says_that_a_name_may_be_mistyped() {
-    let world = World::start().await;
-    world.run(&["show", "biling"]).await.ends(1).complains("no row").complains("spindle ls");
-}
-
-#[tokio::test]
 async fn show_names_seize_where_a_dead_holder_has_a_long_lease() {
     let world = World::start().await;
     // Of five minutes.
@@ -174,11 +168,7 @@ async fn show_names_seize_where_a_dead_holder_has_a_long_lease() {
 
 #[tokio::test]
 async fn the_history_of_a_four_column_table_is_told() {
-    let four = "CREATE TABLE locktable (name STRING(MAX) NOT NULL, \
-                heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true), \
-                token TIMESTAMP OPTIONS (allow_commit_timestamp=true), \
-                writer STRING(MAX)) PRIMARY KEY (name);";
-    let world = World::with(four).await;
+    let world = World::with(FOUR_COLUMNS).await;
     let held = world.table.lock("billing").id("node-1").build().unwrap();
     drop(held.acquire().await.unwrap());
     world.run(&["history", "billing"]).await.ends(0).says("node-1");

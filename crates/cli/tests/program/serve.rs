@@ -162,7 +162,7 @@ async fn a_takeover_reaches_those_who_watch() {
     assert_eq!((name.as_str(), &all["locks"][0]["holder"]), ("all", &"node-1".into()));
     let lanes = server.json("/lanes?lock=billing&lock=nothing").await;
     assert_eq!(lanes.as_array().unwrap().len(), 1, "{lanes}");
-    let lane = events.until("its lane", |name, _| name == "lane").await;
+    let lane = events.named("lane").await;
     assert_eq!((&lane["loading"], lane["terms"].as_array().unwrap().len()), (&false.into(), 1));
 
     held.release().await;

@@ -15,6 +15,10 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 pub const DATABASE: &str = "projects/p/instances/i/databases/d";
+/// A lock table as other implementations make it.
+pub const FOUR_COLUMNS: &str = "CREATE TABLE locktable (name STRING(MAX) NOT NULL,
+    heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+    token TIMESTAMP OPTIONS (allow_commit_timestamp=true), writer STRING(MAX)) PRIMARY KEY (name)";
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_spindle");
 
 /// More than anything here takes on the slowest machine.
