@@ -28,8 +28,11 @@ pub(crate) async fn whole(request: Request<Incoming>) -> Result<(Parts, Bytes), 
 /// out.
 ///
 /// # Errors
-/// UNIMPLEMENTED for a field that `T` doesn't have, INVALID_ARGUMENT for anything else; both name the field.
-pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
+/// `unknown` for a field that `T` doesn't have, INVALID_ARGUMENT for anything else; both name the field.
+pub(crate) fn parse<T: DeserializeOwned>(
+    body: &[u8],
+    unknown: fn(String) -> Error,
+) -> Result<T, Error> {
     let body = if body.is_empty() { b"{}" } else { body };
     let mut fields: Map<String, Value> = serde_json::from_slice(body).map_err(|error| {
         Error::invalid_argument(format!("the request is no JSON object: {error}"))
@@ -38,7 +41,7 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
     serde_path_to_error::deserialize(fields).map_err(|error| {
         // Nothing else of the error tells.
         match error.inner().to_string().starts_with("unknown field") {
-            true => Error::unimplemented(format!("Not supported here: {error}")),
+            true => unknown(error.to_string()),
             false => Error::invalid_argument(error.to_string()),
         }
     })

@@ -17,7 +17,7 @@ use crate::engine::{Code, Dialect, Error, Result};
 use crate::http1;
 use crate::running::Running;
 use crate::server::{Answer, Listening};
-use request::{Advance, Creation, Injection};
+use request::{Advance, Creation, Injection, parse};
 
 /// Starts the service, and says where it listens. It ends with the server.
 pub(crate) fn start(running: &Arc<Running>, address: SocketAddr) -> io::Result<SocketAddr> {
@@ -41,7 +41,7 @@ async fn done(running: &Running, request: Request<Incoming>) -> Result<Value> {
     let path: Vec<&str> = head.uri.path().trim_matches('/').split('/').collect();
     match (&head.method, path.as_slice()) {
         (&Method::POST, ["faults"]) => {
-            let fault = http1::parse::<Injection>(&body)?.fault()?;
+            let fault = parse::<Injection>(&body)?.fault()?;
             Ok(json!({ "id": faults.inject(fault).id() }))
         }
         (&Method::GET, ["faults", id]) => {
@@ -61,7 +61,7 @@ async fn done(running: &Running, request: Request<Incoming>) -> Result<Value> {
             Ok(json!({}))
         }
         (&Method::POST, ["clock", "advance"]) => {
-            let Advance { ms } = http1::parse(&body)?;
+            let Advance { ms } = parse(&body)?;
             running.core.clock().advance(Duration::from_millis(ms));
             Ok(json!({ "now": running.core.clock().now().to_string() }))
         }
@@ -73,10 +73,10 @@ async fn done(running: &Running, request: Request<Incoming>) -> Result<Value> {
             running.ports.resume().await.map(|()| json!({})).map_err(unavailable)
         }
         (&Method::POST, ["restart"]) => {
-            running.restart(http1::parse(&body)?).await.map(|()| json!({})).map_err(unavailable)
+            running.restart(parse(&body)?).await.map(|()| json!({})).map_err(unavailable)
         }
         (&Method::POST, ["databases"]) => {
-            let Creation { name, ddl } = http1::parse(&body)?;
+            let Creation { name, ddl } = parse(&body)?;
             running.create_database(&name, Dialect::GoogleSql, &ddl)?;
             Ok(json!({}))
         }

@@ -3,10 +3,17 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::engine::{Code, Error, Result};
 use crate::faults::{Effect, Fault};
+use crate::http1;
 use crate::rpc::Rpc;
+
+/// Reads a request; a field that it doesn't have is a mistake.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
+    http1::parse(body, Error::invalid_argument)
+}
 
 /// A fault to inject.
 #[derive(Deserialize)]
@@ -77,10 +84,9 @@ impl Injection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http1;
 
     fn parse(text: &str) -> Result<Fault> {
-        http1::parse::<Injection>(text.as_bytes())?.fault()
+        super::parse::<Injection>(text.as_bytes())?.fault()
     }
 
     #[test]
@@ -109,6 +115,7 @@ mod tests {
             (r#"{"effect": "stall", "times": -1}"#, "times: invalid value: integer `-1`"),
         ] {
             let refused = parse(text).unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument, "{text}");
             assert!(refused.message().contains(named), "{text}: {refused}");
         }
     }

@@ -17,7 +17,7 @@ use crate::engine::{Error, Result};
 use crate::http1;
 use crate::server::{Answer, Listening};
 use crate::service::Core;
-use request::{CreateDatabase, CreateInstance, Query, UpdateDatabaseDdl};
+use request::{CreateDatabase, CreateInstance, Query, UpdateDatabaseDdl, parse};
 
 /// Starts the service, and says where it listens. It ends with the server.
 pub(crate) fn start(
@@ -101,7 +101,7 @@ impl Call<'_> {
                 .admin
                 .get_instance_config(instance::GetInstanceConfigRequest { name })
                 .map(|config| encode::config(&config)),
-            ("POST", [_, _, "instances"]) => http1::parse::<CreateInstance>(self.body)
+            ("POST", [_, _, "instances"]) => parse::<CreateInstance>(self.body)
                 .and_then(|asked| self.admin.create_instance(asked.below(parent)))
                 .and_then(|operation| encode::operation(&operation)),
             ("GET", [_, _, "instances"]) => self
@@ -137,7 +137,7 @@ impl Call<'_> {
         let name = parts.get(..6).unwrap_or_default().join("/");
         let parent = parts.get(..4)?.join("/");
         Some(match (self.method, parts.get(5..)?) {
-            ("POST", []) => http1::parse::<CreateDatabase>(self.body)
+            ("POST", []) => parse::<CreateDatabase>(self.body)
                 .and_then(|asked| self.admin.create_database(asked.below(parent)))
                 .and_then(|operation| encode::operation(&operation)),
             ("GET", []) => self
@@ -167,7 +167,7 @@ impl Call<'_> {
                 .admin
                 .get_database_ddl(database::GetDatabaseDdlRequest { database: name })
                 .map(|reply| json!({ "statements": reply.statements })),
-            ("PATCH", [_, "ddl"]) => http1::parse::<UpdateDatabaseDdl>(self.body)
+            ("PATCH", [_, "ddl"]) => parse::<UpdateDatabaseDdl>(self.body)
                 .and_then(|asked| self.admin.update_database_ddl(asked.of(name)))
                 .and_then(|operation| encode::operation(&operation)),
             _ => return None,

@@ -6,9 +6,11 @@ use std::collections::HashMap;
 use database::DatabaseDialect;
 use instance::instance::Edition;
 use percent_encoding::percent_decode_str;
-use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _, IgnoredAny};
 
 use crate::admin::{database, instance};
+use crate::engine::{Error, Result};
+use crate::http1;
 
 /// The parameters behind the `?`. An unknown one changes nothing.
 #[derive(Debug)]
@@ -38,6 +40,11 @@ impl Query {
 /// Returns a part of an address with its `%41` resolved.
 pub(super) fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+/// Reads a request; a field that it doesn't have may be one of Google's.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
+    http1::parse(body, |error| Error::unimplemented(format!("Not supported here: {error}")))
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -165,7 +172,6 @@ fn number_or_text<'de, D: Deserializer<'de>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http1;
 
     #[test]
     fn addresses_are_decoded_and_what_is_no_code_stays() {
@@ -178,7 +184,7 @@ mod tests {
     #[test]
     fn fields_come_under_either_name_and_in_either_form() {
         let read = |body: &str| {
-            let asked = http1::parse::<CreateInstance>(body.as_bytes());
+            let asked = parse::<CreateInstance>(body.as_bytes());
             asked.map(|asked| asked.below(String::new()).instance.unwrap())
         };
         let one =

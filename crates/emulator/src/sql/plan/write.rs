@@ -10,7 +10,7 @@ use crate::sql::ast::InsertMode;
 pub struct Write {
     /// The rows, and what is read of them.
     pub target: Target,
-    /// What becomes of them.
+    /// The change to each of them.
     pub action: Action,
     /// The shown parts of each row, as it is afterwards, or as a deleted one was before.
     pub returning: Option<Vec<Output>>,
