@@ -42,7 +42,7 @@ pub(crate) async fn transact<F>(
 where
     F: Fn(Vec<StoredRow>) -> Vec<Mutation> + Send + Sync + 'static,
 {
-    // What a failure means depends on how far the transaction has come.
+    // The stage that the transaction has reached decides the meaning of a failure.
     let (is_needless, may_commit) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let work = Arc::new((decide, Arc::clone(&is_needless), Arc::clone(&may_commit)));
     let running = runner(client, limit).run(move |transaction: ReadWriteTransaction| {

@@ -42,10 +42,10 @@ pub(crate) struct Network {
     checks: Option<Arc<Mutex<Checks>>>,
 }
 
-/// What a plan says of a network.
+/// The part of a plan that concerns the network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conditions {
-    /// What takes long takes about so long.
+    /// A long delay is about so long.
     pub(crate) longest_lease: Duration,
     /// How long a request takes each way at most, while all is well.
     pub(crate) delay_max: Duration,

@@ -28,7 +28,7 @@ pub(crate) struct History {
     published: BTreeMap<(String, u64), Writer>,
     /// The contender of each process for each lock.
     contenders: BTreeMap<(usize, String), Contender>,
-    /// Who began the latest term of each lock.
+    /// The instance that began the latest term of each lock.
     holders: BTreeMap<String, Contender>,
     /// The highest token of the terms that began, by lock.
     latest: BTreeMap<String, Timestamp>,

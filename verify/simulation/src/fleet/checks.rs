@@ -1,4 +1,4 @@
-//! What is watched in a fleet: the work on each shard, the holders of permits, the readers and writers.
+//! The watch over a fleet: the work on each shard, the holders of permits, the readers and writers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

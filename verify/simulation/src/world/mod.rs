@@ -145,7 +145,7 @@ impl World {
         lock(&self.checks)
     }
 
-    /// What watches the acts of instances.
+    /// The observer of the acts of instances.
     pub(crate) fn shared_checks(&self) -> &Arc<Mutex<Checks>> {
         &self.checks
     }
