@@ -338,7 +338,13 @@ impl Error {
         let reason = reason.into();
         let status =
             Status::default().set_code(Code::FailedPrecondition).set_message(reason.to_string());
-        google_cloud_spanner::Error::service_full(status, None, None, Some(reason))
+        let given_up = Box::new(GivenUp(reason));
+        google_cloud_spanner::Error::service_full(status, None, None, Some(given_up))
+    }
+
+    /// Returns true for an error that [`give_up`](Error::give_up) made.
+    pub(crate) fn is_given_up(error: &google_cloud_spanner::Error) -> bool {
+        std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<GivenUp>)
     }
 
     pub(crate) fn code(&self) -> Option<Code> {
@@ -353,10 +359,27 @@ impl Error {
     /// comes out of it so.
     pub fn extract(error: &google_cloud_spanner::Error) -> Option<&Error> {
         let source = std::error::Error::source(error)?;
+        let source = source.downcast_ref::<GivenUp>().map_or(source, |given_up| &*given_up.0);
         if let Some(found) = source.downcast_ref::<Error>() {
             return Some(found);
         }
         source.downcast_ref::<google_cloud_spanner::Error>().and_then(Error::extract)
+    }
+}
+
+/// The caller's own reason to end a transaction, whose text is nothing that Spanner said.
+#[derive(Debug)]
+struct GivenUp(TaskError);
+
+impl fmt::Display for GivenUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for GivenUp {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.0)
     }
 }
 

@@ -99,7 +99,8 @@ impl Attempts {
 
     /// Returns the error of a read or of the work as the runner should take it, before any commit.
     pub(super) fn failed(&self, error: google_cloud_spanner::Error) -> google_cloud_spanner::Error {
-        if is_transaction_gone(&error) { self.lock().abort(error) } else { error }
+        let is_gone = !Error::is_given_up(&error) && is_transaction_gone(&error);
+        if is_gone { self.lock().abort(error) } else { error }
     }
 
     /// Returns true if a runner ended so because its own attempts were used up, and others are
@@ -198,7 +199,7 @@ fn pauses() -> ExponentialBackoff {
 /// when its session begins another.
 ///
 /// The text alone tells it from a row that is missing. It decides only whether to try again what
-/// was not applied, so a wrong guess costs time.
+/// was not applied. The caller's own reason to give up is none of Spanner's texts.
 fn is_transaction_gone(error: &google_cloud_spanner::Error) -> bool {
     let ours = Error::extract(error).and_then(Error::spanner);
     let Some(status) = ours.unwrap_or(error).status() else { return false };

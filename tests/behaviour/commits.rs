@@ -201,6 +201,23 @@ async fn a_fenced_transaction_that_ends_early_leaves_nothing_in_the_way() {
     assert_unhindered(&fence, &client).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_reason_to_give_up_ends_the_transaction_whatever_its_text() {
+    let (_world, _a, fence, client) = leader().await;
+    for reason in ["transaction not found: 42", "invalid transaction"] {
+        let runs = AtomicU32::new(0);
+        let transaction = fence.transaction(&client).time_limit(Duration::from_secs(2));
+        let given_up = transaction.run(|_| {
+            runs.fetch_add(1, Ordering::SeqCst);
+            async { Err::<(), _>(Error::give_up(std::io::Error::other(reason))) }
+        });
+        let given_up = given_up.await.unwrap_err();
+        assert!(given_up.cause::<std::io::Error>().is_some(), "{given_up}");
+        assert!(given_up.to_string().contains(reason), "{given_up}");
+        assert!(!given_up.is_retryable() && runs.load(Ordering::SeqCst) == 1, "{given_up}");
+    }
+}
+
 /// The answer of Google's emulator once the session has begun another transaction.
 fn gone() -> client::Error {
     let said = Status::default().set_code(NotFound).set_message("Transaction not found: 7");
