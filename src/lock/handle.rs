@@ -192,8 +192,10 @@ impl Spindle {
         self.0.published.watch()
     }
 
-    /// Gives up the term, if there is one, and backs off for a lease before contending again.
-    /// True if there was one.
+    /// Gives up the term, if there is one, and backs off for a lease before contending again, or
+    /// until somebody here asks for the lock anew. True if there was a term to give up.
+    ///
+    /// False also if a task of [`lead`](Spindle::lead) can't be stopped: its lease runs out instead.
     ///
     /// A guard of this instance loses its term with that, at once. A task of
     /// [`lead`](Spindle::lead) is told to stop first, and the lock given up once it has ended.
@@ -259,8 +261,11 @@ impl Spindle {
     }
 
     pub(crate) async fn resign_for(&self, next: Succession) -> bool {
+        // Without a loop nothing is held, and nothing would answer.
+        if self.0.demand.get().is_none() {
+            return false;
+        }
         let (done, resigned) = oneshot::channel();
-        // Without a loop nothing is held.
         if self.0.commands.unbounded_send(Command::Resign { next, done }).is_err() {
             return false;
         }

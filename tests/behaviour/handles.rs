@@ -33,6 +33,16 @@ fn handles_go_anywhere() {
     let _ = futures;
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_was_never_started_has_nothing_to_resign_from() {
+    let lock = lock_of(&LockTable::connect(DATABASE, "locktable"), LOCK).build().unwrap();
+    for _ in 0..2 {
+        assert!(!timeout(EVENTUALLY, lock.resign()).await.expect("it answers"));
+        let resigned = timeout(EVENTUALLY, lock.resign_to("b")).await;
+        assert!(!resigned.expect("it answers").unwrap());
+    }
+}
+
 async fn released(world: &World) {
     let released = until("it is released", || world.is_released().then_some(()));
     timeout(LEASE / 2, released).await.expect("it is not left to expire");
