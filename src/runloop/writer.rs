@@ -1,6 +1,6 @@
 //! The writers' row as one writer has it, and the turns of writers and readers.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use spindle_protocol::rw::{Writing, is_left_to_readers, left_to_readers};
@@ -16,8 +16,8 @@ const TENURE_POLLS: u32 = 10;
 pub(crate) struct WriterRow {
     writing: Mutex<Writing>,
     turns: Arc<WritersTurns>,
-    /// The succession to this writer, as the first release of its term said.
-    next: OnceLock<Succession>,
+    /// The succession to its last term, as the first release of that said.
+    next: Mutex<Option<(TermId, Succession)>>,
 }
 
 /// Since when the writers of a process have followed each other. All writers of a handle share it.
@@ -39,7 +39,7 @@ struct State {
 
 impl WriterRow {
     pub(crate) fn new(turns: &Arc<WritersTurns>) -> WriterRow {
-        WriterRow { writing: Mutex::default(), turns: Arc::clone(turns), next: OnceLock::new() }
+        WriterRow { writing: Mutex::default(), turns: Arc::clone(turns), next: Mutex::default() }
     }
 
     /// Notes that the second term has begun after the first.
@@ -53,9 +53,17 @@ impl WriterRow {
         let Act::Release { term, displaced, .. } = act else {
             return writing.change(act, holder);
         };
-        let next = self.next.get_or_init(|| self.turns.ends()).clone();
+        let next = self.succession_to(term);
         let release = Act::Release { term: term.clone(), next, displaced: *displaced };
         writing.change(&release, holder)
+    }
+
+    fn succession_to(&self, term: &TermId) -> Succession {
+        let mut last = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_none_or(|(of, _)| of != term) {
+            *last = Some((term.clone(), self.turns.ends()));
+        }
+        last.as_ref().map(|(_, next)| next.clone()).unwrap_or_default()
     }
 
     /// Takes note of an answer while it waits.
@@ -107,5 +115,33 @@ impl WritersTurns {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spindle_protocol::{Nonce, Timestamp, Writer};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_term_of_a_writer_ends_by_its_own_turn_and_its_repeats_say_the_same() {
+        let poll = Duration::from_secs(1);
+        let row = WriterRow::new(&Arc::new(WritersTurns::new(poll)));
+        let holder = Holder { lease: poll, info: None };
+        let release = |token| {
+            let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
+            let (term, next) = (TermId { token: Timestamp(token), writer }, Succession::Anyone);
+            row.change(&Act::Release { term, next, displaced: None }, &holder)
+        };
+        let first = release(1);
+        tokio::time::advance(poll * TENURE_POLLS).await;
+        assert_eq!(first, release(1), "a repeat of a release whose answer is missing");
+        let [left, anyone] = [release(2), release(3)].map(|change| match change {
+            Some(Change::EndWriting { next, .. }) => next,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(left, left_to_readers(row.turns.readers_time()));
+        assert_eq!(anyone, Succession::Anyone, "it has just left readers their time");
     }
 }
