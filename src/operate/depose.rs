@@ -50,7 +50,7 @@ impl Evict {
         Evict { step: Step::new(table, lock), keep_away: None }
     }
 
-    /// Says in `info` who evicts.
+    /// Says in `info` who evicts; a text with `: ` is refused.
     pub fn by(mut self, operator: impl Into<String>) -> Evict {
         self.step.by = Some(operator.into());
         self
@@ -89,7 +89,7 @@ impl Seize {
         Seize { step: Step::new(table, lock), contender: None }
     }
 
-    /// Says in `info` who seizes.
+    /// Says in `info` who seizes; a text with `: ` is refused.
     pub fn by(mut self, operator: impl Into<String>) -> Seize {
         self.step.by = Some(operator.into());
         self
@@ -162,6 +162,11 @@ impl Step {
     /// Such as `evicted by alice: bad deploy`.
     fn mark(&self, how: &str) -> Result<String> {
         let Step { lock, by, reason, .. } = self;
+        if let Some(by) = by.as_ref().filter(|by| by.contains(": ")) {
+            return Err(Error::config(format!(
+                "lock `{lock}`: by {by:?}; after `: ` the mark has the reason"
+            )));
+        }
         let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
         let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let mark = format!("{how}{by}{reason}");

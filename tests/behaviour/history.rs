@@ -137,6 +137,8 @@ async fn a_deleted_row_ends_a_term_in_a_way_that_nobody_knows_and_not_the_histor
     let a = world.elect("a").await;
     sleep(Duration::from_secs(600)).await;
     // Neither the eviction is in the versions that are read, nor the term after it.
+    let refused = world.table().evict(LOCK).by("team: db").await.unwrap_err();
+    assert!(refused.is_config() && refused.to_string().contains("team: db"), "{refused}");
     world.table().evict(LOCK).by("alice").reason("bad deploy").await.unwrap();
     a.stop().await;
     sleep(LEASE).await;
