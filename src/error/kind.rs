@@ -61,8 +61,8 @@ pub(crate) enum Kind {
     Unknown { doing: String, source: Option<google_cloud_spanner::Error> },
     /// No answer in time, and nothing was sent that could change anything.
     TimedOut { doing: String, limit: Duration },
-    /// The lock was not to be had in time.
-    NotAcquired { lock: String, limit: Duration, trouble: Option<Error> },
+    /// The lock, or a permit of the semaphore, was not to be had in time.
+    NotAcquired { subject: String, limit: Duration, trouble: Option<Error> },
     /// The lock is somebody's, or will be: its row is not to be removed.
     NotVacant { lock: String, holding: String },
     /// The row of the shards names another count than the one asked for.

@@ -45,11 +45,9 @@ impl fmt::Display for Error {
                 write!(f, "{doing}: outcome unknown: no answer in time")
             }
             Kind::TimedOut { doing, limit } => write!(f, "{doing}: no answer within {limit:?}"),
-            Kind::NotAcquired { lock, limit, trouble: None } => {
-                write!(f, "lock `{lock}`: not acquired within {limit:?}")
-            }
-            Kind::NotAcquired { lock, limit, trouble: Some(trouble) } => {
-                write!(f, "lock `{lock}`: not acquired within {limit:?}: {trouble}")
+            Kind::NotAcquired { subject, limit, trouble } => {
+                write!(f, "{subject}: not acquired within {limit:?}")?;
+                trouble.as_ref().map_or(Ok(()), |trouble| write!(f, ": {trouble}"))
             }
             Kind::NotVacant { lock, holding } => {
                 write!(f, "lock `{lock}`: not vacant, so its row stays: {holding}")

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::count_row::{Beginning, CountRow, Written};
+use super::failures::Failures;
 use super::member::Member;
 use super::poll::{Place, Polled};
 use super::shard::{Finished, Shard, TaskHandle, Worker};
@@ -79,8 +80,8 @@ pub(super) struct Controller {
     awaited: Vec<usize>,
     /// By when all shards are polled, not these alone.
     all_due: Instant,
-    /// Polls that failed in a row.
-    failures: u32,
+    /// Of its polls.
+    failures: Failures,
     /// True if the last poll of all showed that the group plans by what this member declares.
     is_by_own: bool,
     tidied: Instant,
@@ -136,7 +137,7 @@ impl Controller {
             is_more: false,
             awaited: Vec::new(),
             all_due: Instant::now(),
-            failures: 0,
+            failures: Failures::default(),
             is_by_own: true,
             tidied: Instant::now(),
         })
@@ -266,10 +267,9 @@ impl Controller {
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        if self.failures > 0 {
-            let (lock, failures) = (self.own.name(), self.failures);
+        let (lock, failures) = (self.own.name(), self.failures.end());
+        if failures > 0 {
             say(|| tracing::info!(lock, failures, "the shards can be read again"));
-            self.failures = 0;
         }
         if is_all {
             self.note_plan(&polled);
@@ -383,6 +383,7 @@ impl Controller {
             handed_over: self.left.get(&shard).cloned(),
             lock: lock.repeats(self.unanswered.remove(&shard)),
             hand: TaskHandle::new(shard, &self.view),
+            cancel: self.cancel.clone(),
             over: self.leave.clone(),
             dropped: self.dropped.clone(),
         };
@@ -409,13 +410,11 @@ impl Controller {
         }
     }
 
-    fn pause_after(&mut self, error: &Error) -> Duration {
+    fn pause_after(&self, error: &Error) -> Duration {
         let lock = self.own.name();
-        if self.failures == 0 {
-            say(|| tracing::warn!(lock, %error, "the shards can't be read; keeps what it has"));
-        }
-        let pause = (self.poll * 2_u32.saturating_pow(self.failures.min(10))).min(PAUSE_LONGEST);
-        self.failures = self.failures.saturating_add(1);
+        let tell = || tracing::warn!(lock, %error, "the shards can't be read");
+        let failures = self.failures.failed(error, tell);
+        let pause = (self.poll * 2_u32.saturating_pow(failures.min(10))).min(PAUSE_LONGEST);
         chance::jittered(pause.max(self.poll))
     }
 
@@ -425,7 +424,8 @@ impl Controller {
         let was_read = !polled.shares.rows.is_empty();
         if was_read && first == Some(self.member.id()) && self.tidied.elapsed() >= TIDY_INTERVAL {
             self.tidied = Instant::now();
-            tidy(&self.place.table, &polled.shares, self.place.lease).await;
+            let tidying = tidy(&self.place.table, &polled.shares, self.place.lease);
+            self.unless_ended(tidying).await;
         }
     }
 

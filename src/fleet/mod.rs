@@ -5,6 +5,7 @@
 
 mod controller;
 mod count_row;
+mod failures;
 mod member;
 mod members;
 mod permit;

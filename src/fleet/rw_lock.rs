@@ -7,6 +7,7 @@ use std::time::Duration;
 use spindle_protocol::rw::Reader;
 use tokio::time::{Instant, timeout};
 
+use super::failures::Failures;
 use super::rw_guards::{ReadGuard, Reading, WriteGuard};
 use crate::error::{Error, Result};
 use crate::lock::{Spindle, within};
@@ -88,7 +89,7 @@ impl RwLockBuilder {
             settings,
             lock,
             queue: Arc::default(),
-            trouble: Mutex::default(),
+            failures: Failures::default(),
             tidy_at: Mutex::new(Instant::now()),
         })))
     }
@@ -165,7 +166,7 @@ pub(super) struct Inner {
     pub(super) queue: Arc<tokio::sync::RwLock<()>>,
     pub(super) writers: Arc<WritersTurns>,
     /// Why the last try to begin the second term of a writer failed, if it did.
-    pub(super) trouble: Mutex<Option<Error>>,
+    pub(super) failures: Failures,
     /// When to search for the rows of readers long gone.
     tidy_at: Mutex<Instant>,
 }
@@ -271,7 +272,8 @@ impl RwLock {
     pub async fn write_within(&self, limit: Duration) -> Result<WriteGuard> {
         self.refuse_reader()?;
         let (key, (writer, row)) = (&*self.0.writer_row, self.writer());
-        let trouble = || self.trouble().or_else(|| writer.published().vitals().last_cause());
+        let failures = &self.0.failures;
+        let trouble = || failures.last().or_else(|| writer.published().vitals().last_cause());
         within(limit, key, "try_write", self.write_by(&writer, &row), trouble).await
     }
 

@@ -1,6 +1,6 @@
 //! A writer's way from its first commit, which stops new readers, to its second.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_protocol::rw::{Stopped, WriterDecision};
@@ -50,7 +50,7 @@ impl RwLock {
         let turn = Arc::clone(&self.0.queue).write_owned().await;
         sleep_until(self.0.writers.begins()).await;
         loop {
-            self.note(None);
+            self.0.failures.end();
             let guard = writer.acquire().await?;
             if let Some(term) = self.second(&guard, row, true).await? {
                 return Ok(WriteGuard::new(guard, term, turn));
@@ -58,22 +58,11 @@ impl RwLock {
         }
     }
 
-    /// Returns why the last try to begin the second term failed, if it did.
-    pub(super) fn trouble(&self) -> Option<Error> {
-        self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Keeps the failure for whoever runs out of time, and logs the first of a row.
-    fn note(&self, error: Option<&Error>) {
-        let mut trouble = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *trouble, error.cloned());
-        drop(trouble);
-        if let (None, Some(error)) = (before, error) {
-            let (lock, id) = (&*self.0.writer_row, &*self.0.settings.id);
-            say(
-                || tracing::warn!(lock, id, %error, "has stopped new readers, and can't begin to write yet"),
-            );
-        }
+    fn failed(&self, error: &Error) {
+        let (lock, id) = (&*self.0.writer_row, &*self.0.settings.id);
+        self.0.failures.failed(error, || {
+            tracing::warn!(lock, id, %error, "has stopped new readers, and can't begin to write yet");
+        });
     }
 
     /// Waits until nobody reads any more, and begins the writer's own term. Returns nothing if the
@@ -94,7 +83,10 @@ impl RwLock {
                 () = guard.cancelled() => return Ok(None),
                 tried = self.try_in_turn(&stopped, &repeats) => tried,
             };
-            self.note(tried.as_ref().err());
+            match &tried {
+                Ok(_) => drop(self.0.failures.end()),
+                Err(error) => self.failed(error),
+            }
             let poll = self.0.settings.timing.poll_interval;
             let pause = match tried {
                 Ok(Tried::Began(second)) => {

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use super::failures::Failures;
 use super::permit::Permit;
 use super::pool::{Place, Pool};
 use crate::batch::Repeats;
@@ -17,6 +18,7 @@ use crate::settings::LockBuilder;
 use crate::store::Table;
 use crate::store::membership::{Rows, poll, poll_in_turn, taken_until};
 use crate::system::{Clock, chance};
+use crate::term::say;
 
 /// Each poll reads all of their rows.
 const PERMITS_MAX: usize = 1_000;
@@ -101,7 +103,8 @@ impl SemaphoreBuilder {
             pool: Pool::new(settings.timing.poll_interval),
             poll_at: tokio::sync::Mutex::new(Instant::now()),
             fruitless: AtomicU32::new(0),
-            trouble: Mutex::default(),
+            polls: Failures::default(),
+            failed_take: Mutex::default(),
             repeats: Repeats::default(),
         })))
     }
@@ -166,8 +169,10 @@ struct Inner {
     poll_at: tokio::sync::Mutex<Instant>,
     /// Polls in a row that brought nobody here a permit.
     fruitless: AtomicU32,
-    /// The last failure, until something succeeds.
-    trouble: Mutex<Option<Error>>,
+    /// Of the polls by those that wait.
+    polls: Failures,
+    /// The last try to take a permit that failed, and when, until one succeeds.
+    failed_take: Mutex<Option<(Instant, Error)>>,
     /// Of its polls.
     repeats: Repeats,
 }
@@ -209,7 +214,7 @@ impl Semaphore {
                 }
                 Err(error) if error.is_config() || error.is_schema() => return Err(error),
                 Err(error) => {
-                    self.note(Some(error));
+                    *self.failed_take() = Some((Instant::now(), error));
                     // The others would fail as well. They wait for the next poll.
                     self.0.pool.forget();
                 }
@@ -232,9 +237,13 @@ impl Semaphore {
     ///
     /// Outside of a tokio runtime.
     pub async fn acquire_within(&self, limit: Duration) -> Result<Permit> {
-        let key = self.0.prefix.trim_end_matches('/');
-        let trouble = || self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        within(limit, key, "try_acquire", self.acquire(), trouble).await
+        let began = Instant::now();
+        let trouble = || {
+            // One from before says nothing of this wait.
+            let take = || self.failed_take().clone().filter(|(at, _)| *at >= began);
+            self.0.polls.last().or_else(|| take().map(|(_, error)| error))
+        };
+        within(limit, self.key(), "try_acquire", self.acquire(), trouble).await
     }
 
     /// Polls once, and takes a permit if one is free; nothing if all are taken, or callers of this
@@ -297,7 +306,8 @@ impl Semaphore {
         let lock = self.0.lock.for_row(key);
         let lock = lock.repeats(self.is_in_trouble()).build()?;
         let Some(guard) = lock.try_acquire().await? else { return Ok(None) };
-        self.note(None);
+        self.0.fruitless.store(0, Ordering::Relaxed);
+        *self.failed_take() = None;
         Ok(Some(Permit::new(guard, place)))
     }
 
@@ -315,6 +325,10 @@ impl Semaphore {
         let polled = polled.map(|found| self.free_in(&found));
         let pause = match polled {
             Ok((free, next)) => {
+                let (lock, failures) = (self.key(), self.0.polls.end());
+                if failures > 0 {
+                    say(|| tracing::info!(lock, failures, "the permits can be read again"));
+                }
                 let left = self.0.pool.seen(free).unwrap_or(Duration::MAX);
                 if self.0.pool.is_empty() {
                     self.0.fruitless.store(0, Ordering::Relaxed);
@@ -325,7 +339,9 @@ impl Semaphore {
             }
             Err(error) if error.is_config() || error.is_schema() => return Err(error),
             Err(error) => {
-                self.note(Some(error));
+                let lock = self.key();
+                let tell = || tracing::warn!(lock, %error, "the permits can't be read");
+                self.0.polls.failed(&error, tell);
                 self.longer_pause(self.0.poll)
             }
         };
@@ -363,14 +379,16 @@ impl Semaphore {
     }
 
     fn is_in_trouble(&self) -> bool {
-        self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.0.polls.last().is_some() || self.failed_take().is_some()
     }
 
-    fn note(&self, trouble: Option<Error>) {
-        if trouble.is_none() {
-            self.0.fruitless.store(0, Ordering::Relaxed);
-        }
-        *self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    fn failed_take(&self) -> MutexGuard<'_, Option<(Instant, Error)>> {
+        self.0.failed_take.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what its lines of the log name.
+    fn key(&self) -> &str {
+        self.0.prefix.trim_end_matches('/')
     }
 }
 

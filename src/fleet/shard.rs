@@ -181,6 +181,8 @@ pub(super) struct Worker {
     pub(super) handed_over: Option<Arc<str>>,
     pub(super) lock: LockBuilder,
     pub(super) hand: TaskHandle,
+    /// The member's own cancellation.
+    pub(super) cancel: CancellationToken,
     /// Fired when the member leaves.
     pub(super) over: CancellationToken,
     /// Fired when nobody waits for the member any more.
@@ -267,13 +269,11 @@ impl Worker {
         let (name, id, token) = (lock.name(), lock.id(), guard.token());
         match ended {
             Ended::Stopped(Why::Lost, _) => Finished::Gone,
-            Ended::Stopped(..) => {
-                let next = self.hand.next();
-                let to = next.writer();
-                let to = to.successor_id();
-                say(|| tracing::info!(lock = name, id, %token, to, "gives a shard up"));
-                guard.release_with(ReleaseNote { next, info }).await;
-                Finished::Gone
+            Ended::Stopped(..) => self.give_up(guard, lock, info).await,
+            // It watches the member's own cancellation, of which it is told here a little later.
+            Ended::Returned(()) if self.cancel.is_cancelled() => {
+                self.hand.leave.cancelled().await;
+                self.give_up(guard, lock, info).await
             }
             Ended::Returned(()) => {
                 say(|| tracing::info!(lock = name, id, %token, ?ran, "a shard's task returned"));
@@ -298,6 +298,16 @@ impl Worker {
                 Finished::Unstoppable(Error::new(Kind::Unstoppable { lock: name.to_string() }))
             }
         }
+    }
+
+    /// Releases the shard for whom it was told to.
+    async fn give_up(&self, guard: Guard, lock: &Spindle, info: Option<String>) -> Finished {
+        let (next, token) = (self.hand.next(), guard.token());
+        let to = next.writer();
+        let (lock, id, to) = (lock.name(), lock.id(), to.successor_id());
+        say(|| tracing::info!(lock, id, %token, to, "gives a shard up"));
+        guard.release_with(ReleaseNote { next, info }).await;
+        Finished::Gone
     }
 }
 

@@ -254,7 +254,7 @@ impl Shards {
     /// member is at work. At most two members that joined one after the other may be on trial, which
     /// is their first lease since they count. So a member in a crash loop moves few shards.
     ///
-    /// A task that **returns** or **panics** gives its shard up. This member then leaves the shard to
+    /// A task that **returns**, before `cancel` is cancelled, or **panics** gives its shard up. This member then leaves the shard to
     /// others, for a pause that doubles from 1 s to 10 min. A shard that its planned owner leaves alone for
     /// two polls goes to another member.
     ///
@@ -305,7 +305,8 @@ impl Shards {
     ///
     /// [`is_unstoppable`](crate::Error::is_unstoppable) if a task
     /// could not be stopped when `run` ended. Outages are no errors: each shard is kept for as long
-    /// as its own lease can be renewed.
+    /// as its own lease can be renewed. `run` waits for a table that is missing, too, and logs that each
+    /// minute.
     ///
     /// # Cancellation safety
     ///

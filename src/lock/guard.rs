@@ -31,8 +31,8 @@ pub(crate) async fn within<T>(
         return Err(Error::config(format!("{}: wait of {limit:?}; {rule}", subject(key))));
     }
     timeout(limit, waiting).await.unwrap_or_else(|_| {
-        let (lock, trouble) = (key.to_string(), trouble());
-        Err(Error::new(Kind::NotAcquired { lock, limit, trouble }))
+        let (subject, trouble) = (subject(key), trouble());
+        Err(Error::new(Kind::NotAcquired { subject, limit, trouble }))
     })
 }
 

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use spindle::CancellationToken;
+use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::fleet::{FOUR, Fleet, POLL, REST, Worker};
-use crate::world::{EVENTUALLY, LEASE, until};
+use crate::world::{EVENTUALLY, LEASE, PAST, cells, timed, until};
 
 const SHARDS: usize = 60;
 
@@ -158,6 +160,39 @@ async fn the_shards_of_one_that_does_not_come_back_go_to_others_when_its_time_is
     assert_eq!(fleet.work.owners().len(), SHARDS / 4 * 3, "its shards wait for it");
     assert!(fleet.world.row("spindle:share:orders/partitions/d").is_some());
     fleet.is_vacant_for(limit + POLL * 2, 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn shards_are_kept_for_a_member_whose_tasks_end_by_the_services_own_shutdown() {
+    let fleet = Fleet::start(SHARDS).await;
+    let (shutdown, work) = (CancellationToken::new(), fleet.work.clone());
+    let shards = fleet.shards("a").restart_within(LEASE * 2);
+    let member = Worker::run_until(shutdown.clone(), shards, move |shard| {
+        let (at_work, shutdown) = (work.enter("a", &shard), shutdown.clone());
+        async move {
+            let _at_work = at_work;
+            shutdown.cancelled().await;
+        }
+    });
+    fleet.settles(1).await;
+    member.leave().await;
+    for shard in 0..SHARDS {
+        let row = fleet.world.row(&format!("spindle:shard:orders/partitions/{shard}")).unwrap();
+        assert_eq!(row.writer.as_deref(), Some(">a"), "shard {shard}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_tidies_leaves_at_once_though_that_is_slow() {
+    let (fleet, mut workers) = Fleet::at_rest(&["a"], 1, LEASE).await;
+    let dead = "spindle:share:orders/partitions/dead";
+    let term = "dead#0123456789abcdef-1";
+    fleet.world.write(cells(dead, &[("heartbeat", PAST), ("token", PAST), ("writer", term)])).await;
+    let slow = Fault::on(Rpc::Commit).key(dead).effect(Effect::Stall);
+    let slow = fleet.world.spanner.inject(slow);
+    until("the row of the dead is being deleted", || (slow.hits() > 0).then_some(())).await;
+    let ((), took) = timed(workers.remove(0).leave()).await;
+    assert!(took <= REST, "{took:?}");
 }
 
 /// A fifth member that dies 2 s after its first shard and is started anew, again and again for a

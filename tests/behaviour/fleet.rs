@@ -128,7 +128,15 @@ impl Worker {
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let (events, cancel) = (shards.events(), CancellationToken::new());
+        Worker::run_until(CancellationToken::new(), shards, task)
+    }
+
+    pub fn run_until<F, Fut>(cancel: CancellationToken, shards: Shards, task: F) -> Worker
+    where
+        F: Fn(Shard) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let events = shards.events();
         let (running, stop) = (shards.clone(), cancel.clone());
         let sharing = tokio::spawn(async move { running.run(stop, task).await });
         Worker { shards, events, cancel, sharing }

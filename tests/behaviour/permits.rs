@@ -11,8 +11,10 @@ use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tracing::Level;
 
-use crate::world::{EVENTUALLY, LEASE, World, timed};
+use crate::log::Log;
+use crate::world::{EVENTUALLY, LEASE, World, timed, until};
 
 /// The semaphore as one process has it.
 fn semaphore(world: &World, id: &str, permits: usize) -> Semaphore {
@@ -217,8 +219,48 @@ async fn an_outage_is_waited_out_and_told_when_the_time_is_over() {
     world.spanner.inject(outage);
     let refused = semaphore.acquire_within(LEASE * 2).await.unwrap_err();
     assert!(refused.is_not_acquired() && refused.to_string().len() > 60, "{refused}");
+    assert!(refused.to_string().starts_with("semaphore `uploads`: not acquired"), "{refused}");
     world.spanner.clear_faults();
     acquire(&semaphore).await.release().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_that_is_over_is_no_reason_why_a_permit_is_not_acquired() {
+    let world = World::start().await;
+    let (one, other) = (semaphore(&world, "a", 1), semaphore(&world, "b", 1));
+    let _held = acquire(&one).await;
+    let acquire = {
+        let other = other.clone();
+        async move { other.acquire().await }
+    };
+    let (waiting, session) = world.known(|| tokio::spawn(acquire)).await;
+    sleep(LEASE).await;
+    let outage = Fault::on(Rpc::StreamingRead).session(session);
+    let outage = world.spanner.inject(outage.effect(Effect::Fail(Code::Unavailable)));
+    until("a poll fails", || (outage.hits() > 0).then_some(())).await;
+    outage.remove();
+    sleep(LEASE * 2).await;
+    let refused = other.acquire_within(LEASE).await.unwrap_err();
+    assert_eq!(refused.to_string(), "semaphore `uploads`: not acquired within 10s");
+    waiting.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_that_cannot_be_read_are_logged_each_minute_until_they_can() {
+    let (log, _guard) = Log::capture();
+    let world = World::start().await;
+    let refusal = Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::PermissionDenied));
+    world.spanner.inject(refusal);
+    let semaphore = semaphore(&world, "a", 1);
+    let waiting = tokio::spawn(async move { acquire(&semaphore).await });
+    sleep(Duration::from_secs(50)).await;
+    let first = log.the("the permits can't be read");
+    assert!(first.level == Level::WARN && first.says("lock=spindle:permit:uploads"), "{first:?}");
+    sleep(Duration::from_secs(50)).await;
+    assert_eq!(log.saying("the permits can't be read").len(), 2, "{:?}", log.lines());
+    world.spanner.clear_faults();
+    waiting.await.unwrap().release().await;
+    assert_eq!(log.the("the permits can be read again").level, Level::INFO);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use spindle::LockTable;
+use spindle::testing::Clock;
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::fleet::{Fleet, Worker};
-use crate::world::{EVENTUALLY, LEASE, timed, until};
+use crate::log::Log;
+use crate::world::{DATABASE, EVENTUALLY, LEASE, timed, until};
 
 const SHARDS: usize = 12;
 
@@ -100,6 +103,19 @@ async fn a_member_that_is_cut_off_stops_before_another_starts() {
     fleet.world.spanner.clear_faults();
     fleet.settles(2).await;
     fleet.work.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_waits_for_the_table_logs_that_each_minute() {
+    let (log, _guard) = Log::capture();
+    let fleet = Fleet::start(SHARDS).await;
+    let missing = LockTable::connect_to(fleet.world.spanner.endpoint(), DATABASE, "missing");
+    let member = missing.member("orders").id("a").clock(Clock::runtime()).build().unwrap();
+    let member = Worker::run(member.shards("partitions", SHARDS), |_| async {});
+    sleep(Duration::from_secs(290)).await;
+    let told = log.saying("the shards can't be read").len();
+    assert!((4..=5).contains(&told), "{told} times: {:?}", log.lines());
+    member.leave().await;
 }
 
 #[tokio::test(start_paused = true)]
