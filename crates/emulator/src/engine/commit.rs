@@ -5,8 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::error::{Code, Error, Result};
-use super::locks::Lock;
+use super::locks::{Lock, Mode};
 use super::mutation::{Drafts, Mutation, Target};
+use super::schema::Schema;
 use super::state::{State, Step};
 use super::store::Row;
 use super::touched::Touched;
@@ -218,13 +219,13 @@ impl State {
         let applied = self.apply_mutations(before, mutations, base, (now, false))?;
         let below = Some(&transaction.draft);
         let follows = self.consequences(&applied.drafts, below, base, Timestamp::MAX)?;
-        let mut existence = existence_reads(&applied.locks);
-        existence.extend(follows.looked_at);
+        let mut reads = reads_of(&self.schema, &applied.locks);
+        reads.extend(follows.looked_at);
         match concurrency {
-            Concurrency::Optimistic => self.record_reads(id, &existence),
+            Concurrency::Optimistic => self.record_reads(id, &reads),
             Concurrency::Pessimistic => {
-                if let Some(blocked) = self.acquire(id, &existence, true, now) {
-                    return Ok(Step::Blocked(blocked, existence));
+                if let Some(blocked) = self.acquire(id, &reads, true, now) {
+                    return Ok(Step::Blocked(blocked, reads));
                 }
             }
         }
@@ -256,9 +257,19 @@ fn check_count(mutation_count: usize) -> Result<()> {
     }
 }
 
-/// Returns what a statement learned from the rows being there or not. It holds this like any other
-/// read; what it writes is locked when it commits.
-fn existence_reads(wanted: &[(String, Lock)]) -> Vec<(String, Lock)> {
-    let read = |lock: &Lock| Lock::existence(lock.range.clone());
-    wanted.iter().map(|(table, lock)| (table.clone(), read(lock))).collect()
+/// Returns what a statement that wants to write this has read: whether the rows are there, and the
+/// cells that it copied into entries of indexes. It holds these like any other read; what it writes
+/// is locked when it commits.
+fn reads_of(schema: &Schema, wanted: &[(String, Lock)]) -> Vec<(String, Lock)> {
+    let read = |(table, lock): &(String, Lock)| {
+        let mut read = Lock::existence(lock.range.clone());
+        for index in schema.indexes_of(table) {
+            let changes = |at: &usize| lock.mode == Mode::Exclusive || lock.columns.contains(*at);
+            if index.sources.iter().any(changes) {
+                index.sources.iter().for_each(|at| read.columns.insert(*at));
+            }
+        }
+        (table.clone(), read)
+    };
+    wanted.iter().map(read).collect()
 }

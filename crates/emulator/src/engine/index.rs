@@ -45,7 +45,7 @@ pub struct BoundIndex {
     /// The index as a table: what it can be read for, and the order of its rows.
     pub entries: Table,
     /// Where in a row of the table the columns of an entry come from.
-    sources: Vec<usize>,
+    pub(super) sources: Vec<usize>,
 }
 
 impl BoundIndex {

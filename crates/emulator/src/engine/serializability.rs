@@ -1,10 +1,11 @@
 //! A check that transactions, by what they saw of each other, could have run one by one.
 //!
-//! Many tasks run random transactions over few rows. Every write leaves a value of its own, so each
-//! value that is read tells whose it is. From that follows who must come before whom. The writer of
-//! a value comes before its reader, and a reader before the writer of the next value. Writers of
-//! one row come by their commit timestamps. The transactions are serializable exactly if there is
-//! no circle in this, and Cloud Spanner promises more: that the timestamps follow it.
+//! Many tasks run random transactions over few rows, and over an index of them. Every write leaves
+//! a value of its own, so each value that is read tells whose it is. From that follows who must come
+//! before whom. The writer of a value comes before its reader, and a reader before the writer of the
+//! next value. Writers of one cell come by their commit timestamps. The transactions are serializable
+//! exactly if there is no circle in this, and Cloud Spanner promises more: that the timestamps follow
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,6 +16,9 @@ use crate::random::Random;
 
 /// Rows that are always there, and that everybody fights for.
 const HOT_ROWS: u64 = 8;
+/// The two columns of values, each of which is a place of its own.
+const COLUMNS: [&str; 2] = ["first", "second"];
+const ALL_COLUMNS: [&str; 3] = ["id", "first", "second"];
 /// Rows that come into being, at most once each, so that ranges have phantoms to miss.
 const SLOTS: u64 = 4;
 /// How many transactions share the same slots before the next ones are used.
@@ -30,14 +34,19 @@ impl Random {
     }
 }
 
+/// A cell: its row, and which of the columns it is in.
+type Place = (u64, usize);
+
 /// The transaction that wrote a value; 0 is what was there at first, or that nothing was.
 type Writer = u32;
 
 /// The record of one transaction.
 #[derive(Default)]
 struct Record {
-    reads: Vec<(u64, Writer)>,
-    writes: Vec<u64>,
+    reads: Vec<(Place, Writer)>,
+    writes: Vec<Place>,
+    /// True if a read showed a row twice.
+    saw_twice: bool,
     /// Its place in time; `None` if it only read, at a moment that nobody told.
     timestamp: Option<Timestamp>,
 }
@@ -49,16 +58,21 @@ struct Run {
     aborted: std::sync::atomic::AtomicU64,
 }
 
-fn write(kind: WriteKind, key: u64, writer: Writer) -> Mutation {
-    let cells = [("id", (key as i64).into()), ("writer", i64::from(writer).into())];
+fn write(kind: WriteKind, (key, column): Place, writer: Writer) -> Mutation {
+    let cells = [("id", (key as i64).into()), (COLUMNS[column], i64::from(writer).into())];
     Mutation::write(kind, "cell", cells)
+}
+
+fn hot_place(random: &mut Random) -> Place {
+    (random.below(HOT_ROWS), usize::from(random.one_in(2)))
 }
 
 fn key(id: u64) -> Key {
     Key(vec![KeyPart::Ascending(Value::Int64(id as i64))])
 }
 
-/// Reads one row, or all the slots of a window with those that are empty.
+/// Reads one row, all the slots of a window with those that are empty, or the first rows by an index
+/// that the slots are not in.
 struct Look {
     read: Read,
     keys: std::ops::Range<u64>,
@@ -68,25 +82,31 @@ impl Look {
     fn hot(random: &mut Random) -> Look {
         let id = random.below(HOT_ROWS);
         let read =
-            Read { exclusive: random.one_in(8), ..Read::row("cell", ["id", "writer"], key(id)) };
+            Read { exclusive: random.one_in(8), ..Read::row("cell", ALL_COLUMNS, key(id)) };
         Look { read, keys: id..id + 1 }
+    }
+
+    fn index() -> Look {
+        let read = Read { index: Some("by_first".into()), ..Read::all("cell", ALL_COLUMNS) };
+        Look { read, keys: 0..HOT_ROWS }
     }
 
     fn window(number: u64) -> Look {
         let first = HOT_ROWS + number / PER_WINDOW * SLOTS;
         let range = KeyRange { start: key(first), end: key(first + SLOTS) };
-        let read = Read { keys: vec![range], ..Read::all("cell", ["id", "writer"]) };
+        let read = Read { keys: vec![range], ..Read::all("cell", ALL_COLUMNS) };
         Look { read, keys: first..first + SLOTS }
     }
 
     fn note(&self, rows: &[Vec<Value>], record: &mut Record) {
-        let seen: BTreeMap<i64, i64> =
-            rows.iter().map(|row| (number(&row[0]), number(&row[1]))).collect();
-        for id in self.keys.clone() {
+        let seen: BTreeMap<i64, &[Value]> =
+            rows.iter().map(|row| (number(&row[0]), &row[1..])).collect();
+        record.saw_twice |= seen.len() < rows.len();
+        for place in self.keys.clone().flat_map(|id| [(id, 0), (id, 1)]) {
             // Its own writes tell nothing about the others.
-            if !record.writes.contains(&id) {
-                let writer = seen.get(&(id as i64)).copied().unwrap_or(0);
-                record.reads.push((id, Writer::try_from(writer).unwrap()));
+            if !record.writes.contains(&place) {
+                let writer = seen.get(&(place.0 as i64)).map_or(0, |row| number(&row[place.1]));
+                record.reads.push((place, Writer::try_from(writer).unwrap()));
             }
         }
     }
@@ -95,6 +115,7 @@ impl Look {
 fn number(value: &Value) -> i64 {
     match value {
         Value::Int64(number) => *number,
+        Value::Null => 0,
         other => panic!("not a number: {other}"),
     }
 }
@@ -102,9 +123,11 @@ fn number(value: &Value) -> i64 {
 impl Run {
     async fn new(transactions: u64, broken: bool) -> Arc<Run> {
         let database = Database::default();
-        let ddl = "CREATE TABLE cell (id INT64 NOT NULL, writer INT64) PRIMARY KEY (id)";
+        let ddl = "
+            CREATE TABLE cell (id INT64 NOT NULL, first INT64, second INT64) PRIMARY KEY (id);
+            CREATE NULL_FILTERED INDEX by_first ON cell (first) STORING (second)";
         database.change_schema(&crate::sql::parse_ddl(ddl).unwrap()).unwrap();
-        let rows: Vec<_> = (0..HOT_ROWS).map(|id| write(WriteKind::Insert, id, 0)).collect();
+        let rows: Vec<_> = (0..HOT_ROWS).map(|id| write(WriteKind::Insert, (id, 0), 0)).collect();
         database.apply(&rows).await.unwrap();
         database.state().broken = broken;
         // The first record stands for what was there before.
@@ -169,22 +192,27 @@ impl Run {
     async fn attempt(&self, id: TransactionId, number: u64, random: &mut Random) -> Result<Record> {
         let writer = Writer::try_from(number).unwrap();
         let mut record = Record::default();
-        let mut mutations = Vec::new();
+        let (mut mutations, mut later) = (Vec::new(), Vec::new());
         for _ in 0..=random.below(4) {
-            match random.below(8) {
-                0..4 => self.look(id, &Look::hot(random), &mut record).await?,
-                4 => self.look(id, &Look::window(number), &mut record).await?,
-                5 => {
-                    let key = random.below(HOT_ROWS);
-                    let mutation = write(WriteKind::Update, key, writer);
-                    self.database.write(id, &[mutation]).await?;
-                    record.writes.push(key);
+            match random.below(16) {
+                0 => self.look(id, &Look::index(), &mut record).await?,
+                1..8 => self.look(id, &Look::hot(random), &mut record).await?,
+                8..10 => self.look(id, &Look::window(number), &mut record).await?,
+                10..12 => {
+                    let place = hot_place(random);
+                    self.database.write(id, &[write(WriteKind::Update, place, writer)]).await?;
+                    record.writes.push(place);
                 }
-                6 => mutations.push(write(WriteKind::Update, random.below(HOT_ROWS), writer)),
+                12..14 => {
+                    let place = hot_place(random);
+                    mutations.push(write(WriteKind::Update, place, writer));
+                    later.push(place);
+                }
                 _ => {
                     let slots = Look::window(number).keys;
                     let key = slots.start + random.below(SLOTS);
-                    mutations.push(write(WriteKind::InsertOrUpdate, key, writer));
+                    mutations.push(write(WriteKind::InsertOrUpdate, (key, 1), writer));
+                    later.push((key, 1));
                 }
             }
             if random.one_in(2) {
@@ -192,14 +220,7 @@ impl Run {
             }
         }
         let committed = self.database.commit(id, &mutations).await?;
-        let written = mutations.iter().map(|mutation| match mutation {
-            Mutation::Write { cells, .. } => match &cells[0] {
-                Cell::Value(Value::Int64(key)) => *key as u64,
-                other => panic!("not a key: {other:?}"),
-            },
-            Mutation::Delete { .. } => panic!("nothing is deleted"),
-        });
-        record.writes.extend(written);
+        record.writes.extend(later);
         record.timestamp = (!record.writes.is_empty()).then_some(committed.timestamp);
         Ok(record)
     }
@@ -213,7 +234,7 @@ impl Run {
     async fn read_only(&self, number: u64, random: &mut Random) {
         let moment = self.database.read_timestamp(TimestampBound::Strong).unwrap();
         let mut record = Record { timestamp: Some(moment), ..Record::default() };
-        for look in [Look::hot(random), Look::hot(random), Look::window(number)] {
+        for look in [Look::hot(random), Look::index(), Look::window(number)] {
             let rows = self.database.read_at(moment, look.read.clone()).await.unwrap();
             look.note(&rows, &mut record);
             tokio::task::yield_now().await;
@@ -239,35 +260,37 @@ struct Verdict {
     in_circles: usize,
     /// Dependencies that go against the timestamps.
     against_time: usize,
+    /// Transactions that saw a row twice.
+    saw_twice: usize,
 }
 
 fn judge(history: &[Record]) -> Verdict {
-    let mut versions: BTreeMap<u64, Vec<(Timestamp, Writer)>> = BTreeMap::new();
+    let mut versions: BTreeMap<Place, Vec<(Timestamp, Writer)>> = BTreeMap::new();
     for (writer, record) in history.iter().enumerate() {
-        for key in &record.writes {
+        for place in &record.writes {
             let timestamp = record.timestamp.unwrap();
-            versions.entry(*key).or_default().push((timestamp, writer as Writer));
+            versions.entry(*place).or_default().push((timestamp, writer as Writer));
         }
     }
     let mut after: Vec<Vec<Writer>> = vec![Vec::new(); history.len()];
     let mut next_version = BTreeMap::new();
-    for (key, versions) in &mut versions {
+    for (place, versions) in &mut versions {
         versions.sort_unstable();
         versions.dedup();
         let mut previous = 0;
         for (_, writer) in versions {
             after[previous as usize].push(*writer);
-            next_version.insert((*key, previous), *writer);
+            next_version.insert((*place, previous), *writer);
             previous = *writer;
         }
     }
     for (reader, record) in history.iter().enumerate() {
         let reader = reader as Writer;
-        for (key, writer) in &record.reads {
+        for (place, writer) in &record.reads {
             if *writer != reader {
                 after[*writer as usize].push(reader);
             }
-            match next_version.get(&(*key, *writer)) {
+            match next_version.get(&(*place, *writer)) {
                 Some(overwriter) if *overwriter != reader => {
                     after[reader as usize].push(*overwriter);
                 }
@@ -290,6 +313,7 @@ fn judge(history: &[Record]) -> Verdict {
         edges: dependencies().count(),
         in_circles: in_circles(&after),
         against_time: dependencies().filter(|edge| is_against_time(*edge)).count(),
+        saw_twice: history.iter().filter(|record| record.saw_twice).count(),
     }
 }
 
@@ -318,18 +342,20 @@ async fn check(transactions: u64, tasks: u64, seed: u64, broken: bool) -> Verdic
     let verdict = judge(&run.history.lock().unwrap());
     println!(
         "serializability: transactions={transactions} tasks={tasks} seed={seed} broken={broken} \
-         aborted={} dependencies={} in_circles={} against_time={} in {:.1?}",
+         aborted={} dependencies={} in_circles={} against_time={} saw_twice={} in {:.1?}",
         run.aborted.load(std::sync::atomic::Ordering::Relaxed),
         verdict.edges,
         verdict.in_circles,
         verdict.against_time,
+        verdict.saw_twice,
         started.elapsed(),
     );
     verdict
 }
 
 fn assert_serializable(verdict: &Verdict) {
-    assert_eq!((verdict.in_circles, verdict.against_time), (0, 0), "{verdict:?}");
+    let found = (verdict.in_circles, verdict.against_time, verdict.saw_twice);
+    assert_eq!(found, (0, 0, 0), "{verdict:?}");
 }
 
 #[tokio::test(start_paused = true)]

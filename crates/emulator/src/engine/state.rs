@@ -162,9 +162,8 @@ impl State {
     /// Adds a transaction.
     pub fn begin(&mut self, id: TransactionId, transaction: Transaction, now: Timestamp) {
         self.forget_old_versions(now);
-        let idle: Vec<_> = self.open.iter().copied().filter(|n| self.is_idle(*n, now)).collect();
-        for id in idle {
-            self.abort_idle(id);
+        for open in self.open.clone() {
+            self.abort_outlived(open, now);
         }
         self.transactions.insert(id, transaction);
         self.open.push(id);
@@ -176,9 +175,7 @@ impl State {
         id: TransactionId,
         now: Timestamp,
     ) -> Result<&mut Transaction> {
-        if self.is_idle(id, now) {
-            self.abort_idle(id);
-        }
+        self.abort_outlived(id, now);
         let transaction =
             self.transactions.get_mut(&id).ok_or_else(|| transaction_not_found(id))?;
         match &transaction.status {
@@ -223,6 +220,7 @@ impl State {
         transaction.reads = Vec::new();
         transaction.draft = BTreeMap::new();
         transaction.draft_locks = Vec::new();
+        transaction.touched = HashMap::new();
         let (age, locked) = (transaction.age, std::mem::take(&mut transaction.locked));
         if let Some(age) = age {
             self.stop_waiting((age, id));
@@ -326,8 +324,7 @@ impl State {
 
     /// Aborts a holder that is younger than the asker, or idle. It returns true if it did.
     fn remove_from_the_way(&mut self, holder: TransactionId, asker: Age, now: Timestamp) -> bool {
-        if self.is_idle(holder, now) {
-            self.abort_idle(holder);
+        if self.abort_outlived(holder, now) {
             return true;
         }
         if self.age(holder) > asker {
@@ -341,14 +338,21 @@ impl State {
         false
     }
 
-    fn is_idle(&self, id: TransactionId, now: Timestamp) -> bool {
-        let is_idle = |t: &Transaction| matches!(t.status, Status::Open) && t.idle_at(now) <= now;
-        self.transactions.get(&id).is_some_and(is_idle)
-    }
-
-    fn abort_idle(&mut self, id: TransactionId) {
-        let reason = format!("Transaction {id} aborted after being idle for too long.");
-        self.finish(id, Status::failed(Error::aborted(reason)));
+    /// Aborts a transaction that was idle for too long, or whose moment can't be read any more. It
+    /// returns true if it did.
+    fn abort_outlived(&mut self, id: TransactionId, now: Timestamp) -> bool {
+        let Some(transaction) = self.transactions.get(&id) else { return false };
+        let is_forgotten = |moment| self.check_readable(moment, now).is_err();
+        let reason = match transaction.status {
+            Status::Open if transaction.idle_at(now) <= now => "after being idle for too long",
+            Status::Open if transaction.snapshot.is_some_and(is_forgotten) => {
+                "because the versions that it reads are too old"
+            }
+            _ => return false,
+        };
+        let error = Error::aborted(format!("Transaction {id} aborted {reason}."));
+        self.finish(id, Status::failed(error));
+        true
     }
 
     /// Returns the timestamp of a commit at this moment: later than every other, not before `now`.

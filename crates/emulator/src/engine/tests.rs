@@ -292,6 +292,50 @@ async fn no_phantom_in_a_range_that_was_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_row_that_a_statement_has_written_is_the_same_by_an_index() {
+    for optimistic in [false, true] {
+        let world = World::with_accounts(1).await;
+        let ddl = "CREATE INDEX by_balance ON account (balance) STORING (note)";
+        world.database.change_schema(&crate::sql::parse_ddl(ddl).unwrap()).unwrap();
+        let one = if optimistic { world.begin_optimistic() } else { world.begin() };
+        world.database.write(one, &[set(WriteKind::Update, 1, 5)]).await.unwrap();
+
+        let cells = [("id", 1.into()), ("balance", 3.into()), ("note", "new".into())];
+        let mutations = [Mutation::write(WriteKind::Update, "account", cells)];
+        let commit = world.database.apply(&mutations);
+        tokio::pin!(commit);
+        assert_eq!(waits(commit.as_mut()).await, !optimistic);
+        let by_table = Read::all("account", ["id", "balance", "note"]);
+        let by_index = Read { index: Some("by_balance".into()), ..by_table.clone() };
+        let entries = world.database.read(one, by_index).await.unwrap();
+        assert_eq!(entries, [[Value::Int64(1), Value::Int64(5), Value::Null]]);
+        if optimistic {
+            assert!(is_aborted(world.database.commit(one, &[]).await));
+        } else {
+            assert_eq!(world.database.read(one, by_table).await.unwrap(), entries);
+            world.database.commit(one, &[]).await.unwrap();
+            commit.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_optimistic_transaction_does_not_outlive_the_versions_that_it_sees() {
+    let world = World::with_accounts(2).await;
+    let database = world.database.clone().with_retention(Duration::from_secs(1));
+    let (writer, reader) = (world.begin_optimistic(), world.begin_optimistic());
+    world.balance(writer, 1).await.unwrap();
+    world.balance(reader, 2).await.unwrap();
+    let keys = vec![KeyRange::prefix(key(1))];
+    database.apply(&[Mutation::Delete { table: "account".into(), keys }]).await.unwrap();
+    world.commit(world.begin(), 2, 5).await.unwrap();
+    database.clock().advance(Duration::from_secs(2));
+    world.begin();
+    assert!(is_aborted(world.commit(writer, 2, 6).await));
+    assert!(is_aborted(world.balance(reader, 2).await));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_optimistic_transaction_sees_one_moment_and_holds_up_nobody() {
     let world = World::with_accounts(2).await;
     let optimistic = world.begin_optimistic();
