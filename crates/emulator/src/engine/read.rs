@@ -94,6 +94,9 @@ impl Reading {
         let mut page = Page::default();
         let mut looked_at = 0;
         let mut bytes = 0;
+        if self.is_done() {
+            return Ok(page);
+        }
         for range in &self.ranges {
             for (key, row) in drafted_rows(data, range, moment, draft) {
                 let row = match draft.and_then(|draft| draft.get(key)) {

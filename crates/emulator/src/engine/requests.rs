@@ -51,6 +51,7 @@ impl Request<'_> {
         mut attempt: impl FnMut(&mut State, Timestamp) -> Result<Step<T>>,
     ) -> Result<T> {
         let database = self.database;
+        let mut waited_for = Vec::new();
         loop {
             // Registered before the attempt, so that no change after it is missed.
             let changed = database.changed.notified();
@@ -61,7 +62,17 @@ impl Request<'_> {
                 let mut state = database.state();
                 let age = state.age(self.id);
                 state.stop_waiting(age);
-                match attempt(&mut state, now)? {
+                let step = attempt(&mut state, now);
+                let wanted = match &step {
+                    Ok(Step::Blocked(_, locks)) => locks.clone(),
+                    _ => Vec::new(),
+                };
+                if !waited_for.is_empty() && waited_for != wanted {
+                    // Those who waited behind this request may go on.
+                    database.changed.notify_waiters();
+                }
+                waited_for = wanted;
+                match step? {
                     Step::Done(result) => return Ok(result),
                     Step::Blocked(blocked, locks) => {
                         state.waiting.push((age, locks));

@@ -409,6 +409,46 @@ async fn a_withdrawn_request_stops_waiting_and_lets_others_pass() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_gets_less_than_it_waited_for_lets_others_pass() {
+    let world = World::with_accounts(0).await;
+    for id in [10, 20] {
+        world.commit(world.begin(), id, 0).await.unwrap();
+    }
+    let start = world.database.clock().now();
+    let (oldest, middle, youngest) = (world.begin(), world.begin(), world.begin());
+    let exclusive = |ids: &[i64]| Read {
+        exclusive: true,
+        keys: ids.iter().map(|id| KeyRange::prefix(key(*id))).collect(),
+        ..Read::all("account", ["balance"])
+    };
+    world.database.read(oldest, exclusive(&[10])).await.unwrap();
+    world.balance(middle, 20).await.unwrap();
+    let waits_first = world.database.read(youngest, exclusive(&[7, 10]));
+    tokio::pin!(waits_first);
+    assert!(waits(waits_first.as_mut()).await);
+    let first_row = Read { limit: Some(1), ..Read::all("account", ["id"]) };
+    let waits_second = world.database.read(middle, first_row);
+    tokio::pin!(waits_second);
+    assert!(waits(waits_second.as_mut()).await);
+
+    // The first row is now one that nobody else wants.
+    world.commit(oldest, 5, 0).await.unwrap();
+    let (rows, found) = tokio::join!(waits_first, waits_second);
+    assert_eq!((rows.unwrap().len(), found.unwrap()), (1, vec![vec![Value::Int64(5)]]));
+    assert!(world.database.clock().now().since(start) < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_of_no_rows_is_done_and_locks_nothing() {
+    let world = World::with_accounts(1).await;
+    let none = Read { limit: Some(0), ..Read::all("account", ["id"]) };
+    let reader = world.begin();
+    assert_eq!(world.database.read(reader, none).await, Ok(Vec::new()));
+    world.commit(world.begin(), 1, 5).await.unwrap();
+    assert!(world.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_commit_of_its_own_that_is_withdrawn_leaves_nothing_behind() {
     let world = World::with_accounts(1).await;
     let reader = world.begin();
