@@ -1,7 +1,9 @@
 //! The arguments of the program.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::num::ParseIntError;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -42,6 +44,9 @@ pub struct Arguments {
     /// what uses it.
     #[arg(long)]
     pub lenient_ddl: bool,
+    /// Keeps old versions of rows for so many seconds. They take memory, and stale reads show them.
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    pub version_retention: Duration,
 }
 
 impl Arguments {
@@ -52,8 +57,14 @@ impl Arguments {
     }
 }
 
+fn seconds(text: &str) -> Result<Duration, ParseIntError> {
+    text.parse().map(Duration::from_secs)
+}
+
 #[cfg(test)]
 mod tests {
+    use spindle_emulator::engine::VERSION_RETENTION;
+
     use super::*;
 
     fn parse(text: &str) -> Arguments {
@@ -70,5 +81,7 @@ mod tests {
         assert_eq!((some.port, some.rest(), some.databases.len()), (0, 0, 2));
         assert!(some.lenient_ddl);
         assert_eq!(parse("spindle-emulator --port=0 --rest 7").rest(), 7);
+        let short = parse("spindle-emulator --version-retention 5").version_retention;
+        assert_eq!((none.version_retention, short), (VERSION_RETENTION, Duration::from_secs(5)));
     }
 }

@@ -28,8 +28,11 @@ async fn run(arguments: &Arguments) -> Result<(), String> {
     };
     // Before anything can be connected to, so that no signal is missed.
     let ended = ended().map_err(|error| format!("cannot listen for signals: {error}"))?;
-    let mut builder =
-        Emulator::builder().host(arguments.host).port(arguments.port).rest(arguments.rest());
+    let mut builder = Emulator::builder()
+        .host(arguments.host)
+        .port(arguments.port)
+        .rest(arguments.rest())
+        .version_retention(arguments.version_retention);
     if arguments.lenient_ddl {
         builder = builder.lenient_ddl();
     }

@@ -64,7 +64,8 @@ impl RequestCounts {
         counts.by_session.get(session).and_then(|counts| counts.get(&rpc)).copied().unwrap_or(0)
     }
 
-    /// Returns the sessions that any request has named.
+    /// Returns the sessions that any request has named, without those that were deleted. Those that ran
+    /// out are forgotten with time.
     pub fn sessions(&self) -> Vec<String> {
         let mut sessions: Vec<String> = self.counts().by_session.keys().cloned().collect();
         sessions.sort();
@@ -99,8 +100,9 @@ impl RequestCounts {
         }
     }
 
-    pub(crate) fn forget_session(&self, session: &str) {
-        self.counts().by_session.remove(session);
+    /// Forgets the counts of all other sessions.
+    pub(crate) fn keep_sessions(&self, is_kept: impl Fn(&str) -> bool) {
+        self.counts().by_session.retain(|session, _| is_kept(session));
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {

@@ -198,10 +198,10 @@ fn check(schema: &Schema, statements: &[String], changes: &[SchemaChange]) -> Re
 fn apply(found: &Database, changes: &[SchemaChange]) -> (Vec<prost_types::Timestamp>, Done) {
     let mut timestamps = Vec::new();
     for change in changes {
-        if let Err(error) = found.change_schema(std::slice::from_ref(change)) {
-            return (timestamps, Done::Failed(error));
+        match found.change_schema(std::slice::from_ref(change)) {
+            Ok(timestamp) => timestamps.push(encode(timestamp)),
+            Err(error) => return (timestamps, Done::Failed(error)),
         }
-        timestamps.push(encode(found.clock().now()));
     }
     (timestamps, Done::Nothing)
 }

@@ -95,8 +95,8 @@ impl Database {
     /// Returns a database of its own with the same tables and rows, in every version, on the same
     /// clock.
     ///
-    /// It takes microseconds, however many rows there are; the first write to a table of either
-    /// copies that table.
+    /// It takes microseconds, however many rows there are. The first write to either copies the list
+    /// of the writes whose old versions are kept, and the first write to a table that table.
     #[must_use]
     pub fn copy(&self) -> Database {
         let changed = Arc::new(Notify::new());
@@ -127,13 +127,13 @@ impl Database {
         &self.clock
     }
 
-    /// Changes the schema: all of the changes, or none.
+    /// Changes the schema: all of the changes, or none. Returns the timestamp from which it counts.
     ///
     /// Open read-write transactions are aborted.
     ///
     /// # Errors
     /// As [`Schema::apply`], or rows that are there don't fit the new definition of a column.
-    pub fn change_schema(&self, changes: &[SchemaChange]) -> Result<()> {
+    pub fn change_schema(&self, changes: &[SchemaChange]) -> Result<Timestamp> {
         let now = self.now();
         let mut state = self.state();
         let mut schema = Schema::clone(&state.schema);
@@ -150,13 +150,17 @@ impl Database {
                 locks: LockTable::new(table.primary_key.len()),
             });
         }
-        for (table, rows) in rewritten {
-            if let Some(table) = state.tables.get_mut(&table) {
+        let timestamp = state.replace_schema(schema, now);
+        for (name, rows) in rewritten {
+            if state.schema.index(&name).is_some() {
+                let old = rows.keys_of_several_versions().cloned().collect::<Vec<_>>();
+                old.into_iter().for_each(|key| state.note_written(&name, key, timestamp));
+            }
+            if let Some(table) = state.tables.get_mut(&name) {
                 table.rows = rows;
             }
         }
-        state.replace_schema(schema, now);
-        Ok(())
+        Ok(timestamp)
     }
 
     /// Begins a read-write transaction.
@@ -283,11 +287,11 @@ impl Database {
         self.commit(id, mutations).await
     }
 
-    /// Ends a read-write transaction without its writes. Doing so again, or after it failed, is no
-    /// error.
+    /// Ends a read-write transaction without its writes. One that has ended so or failed, or isn't
+    /// known, is no error.
     ///
     /// # Errors
-    /// The transaction has committed, or isn't known.
+    /// The transaction has committed.
     pub fn rollback(&self, id: TransactionId) -> Result<()> {
         self.state().roll_back(id)
     }

@@ -209,7 +209,9 @@ impl State {
         match self.schema.index(&finder) {
             None => candidates.extend(entries),
             Some(index) => {
-                candidates.extend(entries.iter().filter_map(|entry| index.row_key(child, entry)));
+                for entry in &entries {
+                    candidates.insert(index.row_key(child, entry)?);
+                }
             }
         }
         // The earlier writes of this statement are in no index yet.

@@ -119,13 +119,12 @@ impl BoundIndex {
     }
 
     /// Returns the key of the row that an entry is of.
-    pub(super) fn row_key(&self, table: &Table, entry: &Key) -> Option<Key> {
+    pub(crate) fn row_key(&self, table: &Table, entry: &Key) -> Result<Key> {
         let value = |part: &KeyColumn| {
-            let at = self.sources.iter().position(|source| *source == part.position)?;
-            entry.values().nth(at).cloned()
+            let at = self.sources.iter().position(|source| *source == part.position);
+            at.and_then(|at| entry.values().nth(at)).cloned().unwrap_or(Value::Null)
         };
-        let values: Option<Vec<Value>> = table.primary_key.iter().map(value).collect();
-        table.key(values?).ok()
+        table.key(table.primary_key.iter().map(value))
     }
 
     /// Returns true if the index uses a column of its table.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::error::{Code, Error, Result};
-use super::index::BoundIndex;
 use super::locks::{Lock, LockTable, compete};
 use super::schema::{Schema, in_lower_case};
 use super::store::Rows;
@@ -121,8 +120,8 @@ impl State {
         cfg!(test) && self.broken
     }
 
-    /// Puts another schema in place. It counts from now on, like a commit.
-    pub fn replace_schema(&mut self, schema: Schema, now: Timestamp) {
+    /// Puts another schema in place. Returns the timestamp from which it counts.
+    pub fn replace_schema(&mut self, schema: Schema, now: Timestamp) -> Timestamp {
         let horizon = now.saturating_sub(self.retention);
         self.former.retain(|(until, _)| *until > horizon);
         // The first tables belong to the creation of the database.
@@ -131,6 +130,7 @@ impl State {
             self.former.push_back((self.last_timestamp, Arc::clone(&self.schema)));
         }
         self.schema = Arc::new(schema);
+        self.last_timestamp.max(now)
     }
 
     /// Returns the schema of a moment.
@@ -150,13 +150,9 @@ impl State {
     pub fn place(&self, table: &str, index: Option<&str>) -> Result<(&Table, &TableData)> {
         let found = self.table(table)?;
         let Some(name) = index else { return Ok(found) };
-        let of_table = |index: &&BoundIndex| index.definition.table.eq_ignore_ascii_case(table);
-        let index = self.schema.index(name).filter(of_table);
+        let entries = &self.schema.index_of(found.0, name)?.entries;
         let data = self.tables.get(&*in_lower_case(name));
-        index.map(|index| &index.entries).zip(data).ok_or_else(|| {
-            let message = format!("No index '{name}' was found for table '{table}'.");
-            Error::new(Code::NotFound, message)
-        })
+        Ok((entries, data.ok_or_else(|| self.schema.missing_table(name))?))
     }
 
     /// Adds a transaction.
@@ -242,8 +238,7 @@ impl State {
 
     /// Ends a transaction without its writes.
     pub fn roll_back(&mut self, id: TransactionId) -> Result<()> {
-        let transaction =
-            self.transactions.get_mut(&id).ok_or_else(|| transaction_not_found(id))?;
+        let Some(transaction) = self.transactions.get_mut(&id) else { return Ok(()) };
         match &transaction.status {
             Status::Committed(_) => Err(Error::failed_precondition(
                 "Cannot rollback a transaction after it has been committed.",

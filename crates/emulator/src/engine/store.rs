@@ -82,6 +82,11 @@ impl Rows {
         self.versions.iter().filter(move |(_, versions)| exists(versions)).map(|(key, _)| key)
     }
 
+    /// Returns the keys of the rows with versions that can be forgotten one day.
+    pub fn keys_of_several_versions(&self) -> impl Iterator<Item = &Key> {
+        self.versions.iter().filter(|(_, versions)| versions.len() > 1).map(|(key, _)| key)
+    }
+
     /// The versions of each row, the oldest first, with the time they are from.
     pub fn all_versions(
         &self,

@@ -137,11 +137,16 @@ async fn a_deleted_row_is_forgotten_once_no_read_can_show_it() {
     let database = world.database.clone().with_retention(Duration::from_secs(10));
     let keys = vec![KeyRange::all()];
     database.apply(&[Mutation::Delete { table: "account".into(), keys }]).await.unwrap();
+    let ddl = "CREATE INDEX by_balance ON account (balance)";
+    database.change_schema(&crate::sql::parse_ddl(ddl).unwrap()).unwrap();
+    let entries = || database.state().tables["by_balance"].rows.all_versions().count();
+    assert_eq!(entries(), 3, "for reads of the past");
     for (seconds, kept) in [(9, 3), (2, 0)] {
         database.clock().advance(Duration::from_secs(seconds));
         database.read_timestamp(TimestampBound::Strong).unwrap();
         assert_eq!(database.state().tables["account"].rows.all_versions().count(), kept);
     }
+    assert_eq!(entries(), 0, "of the index, either");
     let too_long_ago = TimestampBound::ExactStaleness(Duration::from_secs(11));
     let error = database.read_timestamp(too_long_ago).unwrap_err();
     assert_eq!(error.code(), Code::FailedPrecondition);

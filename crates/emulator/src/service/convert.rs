@@ -242,7 +242,7 @@ pub(super) fn table<'a>(schema: &'a Schema, name: &str) -> Result<&'a Table> {
         return Err(Error::invalid_argument("The request does not specify a table."));
     }
     let table = schema.table(name).map(|table| &**table);
-    table.ok_or_else(|| Error::table_not_found(name))
+    table.ok_or_else(|| schema.missing_table(name))
 }
 
 /// Returns a timestamp as a message of its own.

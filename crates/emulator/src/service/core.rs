@@ -47,11 +47,12 @@ pub(crate) struct Core {
 impl Core {
     /// Returns a server without databases.
     pub fn new(clock: Arc<dyn Clock>) -> Core {
+        let counts = RequestCounts::default();
         Core {
             clock,
             numbers: TransactionNumbers::default(),
             databases: Mutex::default(),
-            sessions: Mutex::default(),
+            sessions: Mutex::new(Sessions::new(counts.clone())),
             replays: Mutex::default(),
             token_sequence: AtomicI32::new(1),
             statements: Statements::default(),
@@ -59,7 +60,7 @@ impl Core {
             retention: VERSION_RETENTION,
             faults: Faults::default(),
             queue: tokio::sync::Mutex::default(),
-            counts: RequestCounts::default(),
+            counts,
             tasks: TaskTracker::new(),
             stopped: CancellationToken::new(),
         }

@@ -7,7 +7,7 @@ use super::Core;
 use super::convert::{key_ranges, row_type, table};
 use super::results::{Results, Source};
 use super::transactions::is_strong;
-use crate::engine::{BoundIndex, Code, Error, Handle, Read, Reading, Result, Schema, Table, Type};
+use crate::engine::{Error, Handle, Read, Reading, Result, Table, Type};
 
 impl Core {
     /// Answers a read with what there is to send; the first rows are read.
@@ -29,7 +29,7 @@ impl Core {
         let (table, parts) = match &index {
             None => (table, table.primary_key.len()),
             Some(name) => {
-                let index = of_index(&schema, table, name)?;
+                let index = schema.index_of(table, name)?;
                 (&index.entries, index.key_parts())
             }
         };
@@ -85,22 +85,6 @@ fn check_hint(request: &proto::ReadRequest, handle: Handle) -> Result<()> {
             Error::invalid_argument("A lock hint can only be used in a read-write transaction."),
         ),
         _ => Ok(()),
-    }
-}
-
-/// Returns the index that a read names.
-fn of_index<'a>(schema: &'a Schema, table: &Table, name: &str) -> Result<&'a BoundIndex> {
-    let Some(index) = schema.index(name) else {
-        let message = format!("No index '{name}' was found for table '{}'.", table.name);
-        return Err(Error::new(Code::NotFound, message));
-    };
-    let of = &index.definition.table;
-    match of.eq_ignore_ascii_case(&table.name) {
-        true => Ok(index),
-        false => Err(Error::failed_precondition(format!(
-            "Index '{name}' indexes '{of}' which does not match the given base table '{}'.",
-            table.name
-        ))),
     }
 }
 

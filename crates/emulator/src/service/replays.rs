@@ -2,18 +2,19 @@
 //!
 //! A request whose client went away halfway goes on from there when it is repeated.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use googleapis_tonic_google_spanner_v1::google::spanner::v1::execute_batch_dml_request::Statement;
 use tokio::sync::MutexGuard;
 
-use crate::engine::{Error, Result, TransactionId};
+use crate::engine::{Database, Error, Result, TransactionId};
 use crate::sql::Outcome;
 
-/// How many transactions are kept; the oldest go first. Those that commit or roll back go at once.
-const KEPT_MAX: usize = 10_000;
+/// So many transactions are kept before those that are over are looked for. Those that commit or roll
+/// back go at once.
+const SWEPT_FROM: usize = 1_000;
 
 /// The results of the statements of one request.
 #[derive(Clone, Debug, Default)]
@@ -86,25 +87,52 @@ pub(super) fn begun(
 
 /// The requests of the open transactions.
 #[derive(Debug, Default)]
-pub(super) struct Replays(BTreeMap<TransactionId, Arc<Requests>>);
+pub(super) struct Replays {
+    by_transaction: HashMap<TransactionId, (Database, Arc<Requests>)>,
+    /// How many there were left when those that are over were last removed.
+    open: usize,
+}
 
 impl Replays {
     /// Returns those of a transaction.
-    pub fn of(&mut self, id: TransactionId) -> Arc<Requests> {
-        let requests = Arc::clone(self.0.entry(id).or_default());
-        if self.0.len() > KEPT_MAX {
-            self.0.pop_first();
+    pub fn of(&mut self, database: &Database, id: TransactionId) -> Arc<Requests> {
+        if self.by_transaction.len() >= (2 * self.open).max(SWEPT_FROM) {
+            self.by_transaction.retain(|id, (database, _)| database.check_open(*id).is_ok());
+            self.open = self.by_transaction.len();
         }
-        requests
+        let of = self.by_transaction.entry(id);
+        Arc::clone(&of.or_insert_with(|| (database.clone(), Arc::default())).1)
     }
 
     /// Refuses another request of a transaction that has had its last statement.
     pub fn check(&self, id: TransactionId) -> Result<()> {
-        self.0.get(&id).map_or(Ok(()), |requests| requests.check())
+        self.by_transaction.get(&id).map_or(Ok(()), |(_, requests)| requests.check())
     }
 
     /// Forgets a transaction that is over.
     pub fn forget(&mut self, id: TransactionId) {
-        self.0.remove(&id);
+        self.by_transaction.remove(&id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::ReadWriteOptions;
+
+    #[test]
+    fn an_open_transaction_is_remembered_beside_any_number_of_those_that_are_over() {
+        let database = Database::default();
+        let begin = || database.begin(&ReadWriteOptions::default());
+        let mut replays = Replays::default();
+        let open = begin();
+        replays.of(&database, open).end();
+        for _ in 0..3 * SWEPT_FROM {
+            let failed = begin();
+            replays.of(&database, failed);
+            database.fail(failed, Error::aborted("it has lost"));
+        }
+        assert!(replays.check(open).is_err(), "its last statement has run");
+        assert!(replays.by_transaction.len() <= SWEPT_FROM);
     }
 }

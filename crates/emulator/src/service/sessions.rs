@@ -8,11 +8,14 @@ use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
 use super::convert::encode_timestamp;
 use super::names::check_database_name;
 use crate::engine::{Database, Error, Result, Timestamp, TransactionId};
+use crate::rpc::RequestCounts;
 
 /// After how long without a request a classic session is gone.
 const CLASSIC_IDLE_LIMIT: Duration = Duration::from_secs(3_600);
 /// How old a multiplexed session can get.
 const MULTIPLEXED_AGE_LIMIT: Duration = Duration::from_secs(28 * 86_400);
+/// After so many new sessions, those that are over are removed.
+const SWEPT_EVERY: u64 = 1_000;
 /// How many sessions one request may ask for.
 const BATCH_MAX: usize = 100;
 /// How many items one page lists at most.
@@ -32,13 +35,19 @@ pub(super) struct Session {
 }
 
 /// Every session of the server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sessions {
     by_name: BTreeMap<String, Session>,
     created: u64,
+    /// The counts of their requests.
+    counts: RequestCounts,
 }
 
 impl Sessions {
+    pub fn new(counts: RequestCounts) -> Sessions {
+        Sessions { by_name: BTreeMap::new(), created: 0, counts }
+    }
+
     /// Makes a session from what a request asks for.
     pub fn create(
         &mut self,
@@ -48,6 +57,10 @@ impl Sessions {
         now: Timestamp,
     ) -> proto::Session {
         self.created += 1;
+        if self.created.is_multiple_of(SWEPT_EVERY) {
+            self.by_name.retain(|_, session| !session.is_over(now));
+            self.counts.keep_sessions(|name| self.by_name.contains_key(name));
+        }
         // The time keeps sessions apart from those of a server that ran here before.
         let name = format!("{database_name}/sessions/{:x}-{}", now.micros(), self.created);
         let session = Session {
@@ -85,6 +98,7 @@ impl Sessions {
     /// Removes a session. One that isn't there is no error; a name that can't be one is.
     pub fn delete(&mut self, name: &str) -> Result<()> {
         check_name(name)?;
+        self.counts.keep_sessions(|counted| counted != name);
         if let Some(session) = self.by_name.remove(name)
             && let Some(latest) = session.latest.filter(|_| !session.multiplexed)
         {

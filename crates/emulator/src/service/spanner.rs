@@ -56,8 +56,7 @@ fn read(rpc: Rpc, bytes: &[u8]) -> Result<Box<dyn Call>, Status> {
             at_once(database.and_then(|_| core.sessions().list(&request, now)))
         }),
         Rpc::DeleteSession => asked::<proto::DeleteSessionRequest>(bytes, |core, request| {
-            let deleted = core.sessions().delete(&request.name);
-            at_once(deleted.map(|()| core.counts.forget_session(&request.name)))
+            at_once(core.sessions().delete(&request.name))
         }),
         Rpc::ExecuteSql => asked::<proto::ExecuteSqlRequest>(bytes, |core, request| {
             Box::pin(async move {

@@ -56,7 +56,7 @@ impl Core {
         let precommit_token = match selected.handle {
             Handle::ReadWrite(id) => {
                 if request.last_statement {
-                    self.replays().of(id).end();
+                    self.replays().of(&database, id).end();
                 }
                 self.precommit_token(&request.session, id)?
             }
@@ -192,7 +192,7 @@ impl Core {
         (seqno, is_last): (i64, bool),
         statements: Vec<Statement>,
     ) -> Result<Done> {
-        let requests = self.replays().of(id);
+        let requests = self.replays().of(database, id);
         let mut by_number = requests.lock().await;
         if by_number.binary_search_by_key(&seqno, |(number, _)| *number).is_err() {
             requests.check()?;

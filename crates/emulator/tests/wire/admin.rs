@@ -9,7 +9,7 @@ use instance::instance_admin_client::InstanceAdminClient;
 use longrunning::operations_client::OperationsClient;
 use serde_json::{Value as Json, json};
 use spindle_emulator::Restart;
-use spindle_emulator::engine::{Cell, Mutation, WriteKind};
+use spindle_emulator::engine::{Cell, Handle, Mutation, Timestamp, WriteKind};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -123,14 +123,21 @@ async fn instances_and_databases_are_there_from_their_creation_to_their_removal(
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_schema_grows_statement_by_statement_each_with_its_timestamp() {
     let emulator = start().await;
     let grown =
         ["ALTER TABLE t ADD COLUMN w INT64", "CREATE TABLE u (k DATE) PRIMARY KEY (k DESC)"];
     let operation = update(&emulator, &grown).await;
     assert_eq!(operation["metadata"]["statements"], json!(grown));
-    assert_eq!(operation["metadata"]["commitTimestamps"].as_array().unwrap().len(), 2);
+    let database = emulator.database(ORDERS).unwrap();
+    let grown_at = |at: usize| {
+        let told = operation["metadata"]["commitTimestamps"][at].as_str().unwrap();
+        let moment = Timestamp::parse_rfc3339(told).unwrap();
+        let schema = database.schema_in(Handle::ReadOnly(moment));
+        (schema.table("t").unwrap().columns.len(), schema.table("u").is_some())
+    };
+    assert_eq!([grown_at(0), grown_at(1)], [(3, false), (3, true)]);
     assert_eq!(operation["metadata"]["database"], ORDERS);
     assert_eq!(operation["response"]["@type"], "type.googleapis.com/google.protobuf.Empty");
     assert_eq!(

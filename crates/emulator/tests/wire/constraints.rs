@@ -145,6 +145,13 @@ async fn lenient_ddl_keeps_what_is_not_here_and_refuses_what_uses_it() {
     world.run(&["INSERT INTO made (id, n) VALUES (1, 2)"]).await.unwrap();
     let unset = world.commit_once([inserted("made", [("id", 5)])]).await.unwrap_err();
     assert_eq!(unset.code(), Code::Unimplemented);
+    let into_view = world.commit_once([inserted("few", [("id", 5)])]).await.unwrap_err();
+    assert_eq!(into_view.code(), Code::Unimplemented, "{into_view}");
+    for (table, index) in [("few", ""), ("made", "found")] {
+        let asked =
+            proto::ReadRequest { index: index.into(), ..world.read_request(table, &["id"]) };
+        assert_eq!(code(world.client.read(asked).await), Code::Unimplemented, "{table} {index}");
+    }
     for query in ["SELECT * FROM few", "SELECT id FROM made@{FORCE_INDEX=found}"] {
         assert_eq!(code(world.query(query).await), Code::Unimplemented, "{query}");
     }

@@ -62,7 +62,7 @@ async fn connected(endpoint: String) -> Channel {
 
 fn change(world: &World, ddl: &str) -> Result<(), spindle_emulator::engine::Error> {
     let changes = spindle_emulator::sql::parse_ddl(ddl).unwrap();
-    world.emulator.database(DATABASE).unwrap().change_schema(&changes)
+    world.emulator.database(DATABASE).unwrap().change_schema(&changes).map(drop)
 }
 
 /// A server, and a session on it.

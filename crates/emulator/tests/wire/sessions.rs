@@ -136,6 +136,19 @@ async fn a_classic_session_ends_an_hour_after_its_last_use_and_a_multiplexed_one
 }
 
 #[tokio::test]
+async fn sessions_that_are_over_are_forgotten_with_their_counts() {
+    let mut world = World::start().await;
+    world.users(None).await.unwrap();
+    let counts = world.emulator.requests();
+    assert_eq!(counts.sessions(), [world.session.clone()]);
+    world.emulator.advance(Duration::from_secs(3_605));
+    for _ in 0..10 {
+        batch(&mut world, 100).await.unwrap();
+    }
+    assert_eq!(counts.sessions(), [""; 0]);
+}
+
+#[tokio::test]
 async fn looking_a_session_up_does_not_use_it() {
     let mut world = World::start().await;
     let name = world.session.clone();

@@ -1,6 +1,8 @@
 //! Statements that are kept though nothing here does what they ask for.
 
 use super::super::error::{Code, Error, Result};
+use super::super::index::BoundIndex;
+use super::super::table::Table;
 use super::Schema;
 use super::change::Kept;
 
@@ -16,12 +18,34 @@ impl Schema {
     }
 
     /// Returns the error for a table that isn't there.
-    pub(in super::super) fn missing_table(&self, name: &str) -> Error {
+    pub(crate) fn missing_table(&self, name: &str) -> Error {
         match self.kept_as(name) {
             Some(kept) => {
                 Error::unimplemented(format!("Not supported here: the {} {name}", kept.kind))
             }
             None => Error::table_not_found(name),
+        }
+    }
+
+    /// Returns the index of this name, in any case, which has to be one of the table's.
+    ///
+    /// # Errors
+    /// It isn't, or isn't there.
+    pub(crate) fn index_of(&self, table: &Table, name: &str) -> Result<&BoundIndex> {
+        let index = self.index(name).ok_or_else(|| match self.kept_as(name) {
+            Some(_) => self.missing_table(name),
+            None => {
+                let message = format!("No index '{name}' was found for table '{}'.", table.name);
+                Error::new(Code::NotFound, message)
+            }
+        })?;
+        let of = &index.definition.table;
+        match of.eq_ignore_ascii_case(&table.name) {
+            true => Ok(index),
+            false => Err(Error::failed_precondition(format!(
+                "Index '{name}' indexes '{of}' which does not match the given base table '{}'.",
+                table.name
+            ))),
         }
     }
 

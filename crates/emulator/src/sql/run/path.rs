@@ -107,15 +107,7 @@ impl Execution<'_, '_> {
         }
         let mut places = Vec::with_capacity(found.len());
         for (entry, _) in found {
-            let value = |name: String| {
-                let at = entries.primary_key.iter().position(|part| {
-                    entries.columns[part.position].name.eq_ignore_ascii_case(&name)
-                });
-                at.and_then(|at| entry.values().nth(at))
-                    .cloned()
-                    .unwrap_or(crate::engine::Value::Null)
-            };
-            let key = table.key(key_names(table).map(value))?;
+            let key = index.row_key(table, &entry)?;
             places.push((entry, key));
         }
         let keys = places.iter().map(|(_, key)| KeyRange::prefix(key.clone())).collect();

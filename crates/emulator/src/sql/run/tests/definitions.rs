@@ -6,7 +6,7 @@ use crate::sql::parse_ddl;
 
 /// Executes these statements, one after another.
 fn change(statements: &str) -> Result<()> {
-    Database::default().change_schema(&parse_ddl(statements)?)
+    Database::default().change_schema(&parse_ddl(statements)?).map(drop)
 }
 
 /// Returns the code with which they end.
