@@ -212,8 +212,9 @@ impl Emulator {
     }
 
     /// Makes a database a copy of another, as it is now: its tables and their rows, in every
-    /// version, without its transactions. It takes microseconds, however large that one is; the
-    /// first write to a table of either copies that table.
+    /// version, without its transactions. It takes microseconds, however large that one is. The
+    /// first write to either copies the list of the writes whose old versions are kept, and the first
+    /// write to a table that table.
     ///
     /// # Errors
     /// There is no such database, or the name is taken or none.
@@ -283,6 +284,9 @@ impl Emulator {
     ///
     /// # Errors
     /// As [`Emulator::resume`].
+    ///
+    /// # Cancellation safety
+    /// Once it has begun, the restart goes on though nobody waits for it.
     pub async fn restart(&self, restart: Restart) -> io::Result<()> {
         self.running.restart(restart).await
     }

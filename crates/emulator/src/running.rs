@@ -29,7 +29,14 @@ impl Running {
         self.admin.add_database(name, dialect, &changes)
     }
 
-    pub async fn restart(&self, restart: Restart) -> io::Result<()> {
+    /// Restarts, though its caller may stop waiting for that.
+    pub async fn restart(self: &Arc<Running>, restart: Restart) -> io::Result<()> {
+        let running = Arc::clone(self);
+        let restarted = self.core.tasks.spawn(async move { running.restart_now(restart).await });
+        restarted.await.map_err(io::Error::other)?
+    }
+
+    async fn restart_now(&self, restart: Restart) -> io::Result<()> {
         self.ports.pause().await;
         for (_, database) in self.core.all_databases() {
             match restart.data {

@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -25,6 +26,9 @@ use crate::service::{Connection, Core};
 const CONCURRENT_REQUESTS_MAX: u32 = 100_000;
 /// How many connections may wait to be accepted.
 const BACKLOG: u32 = 1_024;
+
+/// How long nothing is accepted after a failure.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// An answer on its way. It is on the heap, so that the task of its request is small to move.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
@@ -51,8 +55,7 @@ impl Listening {
         let listener = bind(address)?;
         let address = listener.local_addr()?;
         let closed = core.stopped.child_token();
-        let tasks = core.tasks.clone();
-        let accepting = core.tasks.spawn(accept(listener, tasks, answering, closed.clone()));
+        let accepting = core.tasks.spawn(accept(listener, answering, closed.clone()));
         Ok(Listening { address, closed, accepting })
     }
 
@@ -61,7 +64,7 @@ impl Listening {
         self.closed.cancel();
     }
 
-    /// Stops listening and breaks every connection.
+    /// Stops listening, breaks every connection, and waits until its requests have ended.
     pub async fn close(self) {
         self.shut();
         // It can only have ended by itself, or by the runtime's end; both are what is wanted.
@@ -69,28 +72,28 @@ impl Listening {
     }
 }
 
-async fn accept(
-    listener: TcpListener,
-    tasks: TaskTracker,
-    answering: Answering,
-    closed: CancellationToken,
-) {
+async fn accept(listener: TcpListener, answering: Answering, closed: CancellationToken) {
+    let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
             biased;
-            () = closed.cancelled() => return,
+            () = closed.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, _)) => {
                 let connection = Connection(closed.child_token());
-                let requests = Requests { tasks: tasks.clone(), connection };
-                tasks.spawn(serve(stream, requests, Arc::clone(&answering)));
+                let requests = Requests { tasks: connections.clone(), connection };
+                connections.spawn(serve(stream, requests, Arc::clone(&answering)));
             }
             // Out of file descriptors, or the peer gone already: the next one may do better.
-            Err(_) => tokio::task::yield_now().await,
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
+    drop(listener);
+    // No request changes anything after that: a restart may lose rows now.
+    connections.close();
+    connections.wait().await;
 }
 
 async fn serve(stream: TcpStream, requests: Requests, answering: Answering) {

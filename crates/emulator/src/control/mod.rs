@@ -35,7 +35,7 @@ fn answer(running: Arc<Running>, request: Request<Incoming>) -> Answer {
     })
 }
 
-async fn done(running: &Running, request: Request<Incoming>) -> Result<Value> {
+async fn done(running: &Arc<Running>, request: Request<Incoming>) -> Result<Value> {
     let (head, body) = http1::whole(request).await?;
     let faults = &running.core.faults;
     let path: Vec<&str> = head.uri.path().trim_matches('/').split('/').collect();

@@ -113,12 +113,14 @@ impl Core {
     /// Answers Rollback.
     pub fn rollback(&self, request: &proto::RollbackRequest) -> Result<()> {
         let database = self.database_of(&request.session)?;
-        match Handle::decode(&request.transaction_id, &request.session)? {
-            Handle::ReadWrite(id) => {
+        match Handle::decode(&request.transaction_id, &request.session) {
+            Ok(Handle::ReadWrite(id)) => {
                 self.replays().forget(id);
                 database.rollback(id)
             }
-            Handle::ReadOnly(_) => Err(no_commit_of_read_only()),
+            Ok(Handle::ReadOnly(_)) => Err(no_commit_of_read_only()),
+            // By Spanner's contract, a transaction that isn't found counts as rolled back.
+            Err(_) => Ok(()),
         }
     }
 }

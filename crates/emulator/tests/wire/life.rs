@@ -8,6 +8,12 @@ use tokio::net::TcpStream;
 
 use super::*;
 
+/// Repeats a request until it is answered: a client learns late that its connection has ended.
+async fn answers<T>(mut request: impl AsyncFnMut() -> Result<T, Status>) {
+    let answered = async { while request().await.is_err() {} };
+    timeout(Duration::from_secs(30), answered).await.unwrap();
+}
+
 fn alive_tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
@@ -132,7 +138,21 @@ async fn a_pause_and_a_restart_close_every_door() {
     let ended = tokio::io::AsyncReadExt::read_to_end(&mut before, &mut rest);
     let ended = tokio::time::timeout(std::time::Duration::from_secs(60), ended).await;
     assert!(ended.is_ok(), "the restart breaks the connections of every port");
-    client.get_session(get).await.unwrap();
+    answers(async || client.get_session(get.clone()).await).await;
+}
+
+#[tokio::test]
+async fn a_restart_that_nobody_waits_for_is_finished() {
+    let mut world = World::start().await;
+    {
+        let restart = world.emulator.restart(spindle_emulator::Restart::keep().keep_sessions());
+        tokio::select! {
+            biased;
+            _ = restart => panic!("it is done at once"),
+            () = std::future::ready(()) => {}
+        }
+    }
+    answers(async || world.users(None).await).await;
 }
 
 #[tokio::test]

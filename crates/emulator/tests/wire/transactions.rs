@@ -5,15 +5,21 @@ use proto::transaction_options::IsolationLevel;
 use super::*;
 
 #[tokio::test]
-async fn a_commit_needs_a_transaction_and_a_rollback_a_known_one() {
+async fn a_commit_needs_a_transaction_and_a_rollback_none() {
     let mut world = World::start().await;
     let request = proto::CommitRequest { session: world.session.clone(), ..Default::default() };
     let error = world.client.commit(request).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument);
     let single_use = Wanted::SingleUseTransaction(read_only(ReadOnly::default()));
     assert_eq!(code(world.commit_as(single_use, []).await), Code::FailedPrecondition);
-    assert_eq!(code(world.rollback(b"999999").await), Code::NotFound);
     assert_eq!(code(world.commit(b"no transaction", []).await), Code::NotFound);
+    for unknown in [b"999999".as_slice(), b"no transaction"] {
+        world.rollback(unknown).await.unwrap();
+    }
+    let own = world.begin_read_write().await;
+    let unknown = [b"9".as_slice(), &own].concat();
+    assert_eq!(code(world.commit(&unknown, []).await), Code::NotFound);
+    world.rollback(&unknown).await.unwrap();
 }
 
 #[tokio::test]
@@ -128,7 +134,7 @@ async fn a_transaction_belongs_to_the_session_that_began_it() {
     for id in [&id, &read_only] {
         assert_eq!(code(world.users(Some(Selector::Id(id.clone()))).await), Code::NotFound);
         assert_eq!(code(world.commit(id, [insert(1)]).await), Code::NotFound);
-        assert_eq!(code(world.rollback(id).await), Code::NotFound);
+        world.rollback(id).await.unwrap();
     }
     world.session = own;
     world.users(Some(Selector::Id(read_only))).await.unwrap();
