@@ -47,6 +47,11 @@ pub fn parse_create_database_in(dialect: Dialect, text: &str) -> Result<String> 
 /// # Errors
 /// UNIMPLEMENTED.
 pub fn check_query(text: &str) -> Result<()> {
+    // An escape, a comment, an opening quote; one comment within another.
+    let is_marked = ["\\", "#", "'''"].iter().any(|mark| text.contains(mark));
+    if is_marked || text.matches("/*").count() > 1 {
+        return Err(SqlError::unsupported(Pos::START, "this in the dialect POSTGRESQL"));
+    }
     let parser = Parser::new(text)?;
     let raw = |byte: usize| text.as_bytes().get(byte).copied();
     for (place, token) in parser.tokens.iter().enumerate() {
@@ -61,7 +66,7 @@ pub fn check_query(text: &str) -> Result<()> {
             Kind::Word(_) | Kind::Integer(_) | Kind::End => true,
             _ => false,
         };
-        if !is_shared || text.contains('\\') {
+        if !is_shared {
             return Err(SqlError::unsupported(token.at, "this in the dialect POSTGRESQL"));
         }
     }
@@ -288,6 +293,10 @@ mod tests {
         for other in
             ["SELECT \"a\"", "SELECT 1/2", "SELECT '\\n'", "SELECT length('a')", "SELECT $1"]
         {
+            assert!(check_query(other).is_err(), "{other}");
+        }
+        // Quotes in a text, an operator, a comment in a comment: GoogleSQL reads each otherwise.
+        for other in ["SELECT '''a'''", "SELECT 1 # 2", "SELECT 1 /* /* */ + 1 -- */"] {
             assert!(check_query(other).is_err(), "{other}");
         }
     }
