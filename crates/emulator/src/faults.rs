@@ -18,7 +18,7 @@ pub enum Effect {
     /// It is held up before it is applied.
     Delay(Duration),
     /// It waits for its turn, and is then held up: of the requests that this meets, one at a time is
-    /// served. So a server is that carries no more.
+    /// served. An overloaded server behaves so.
     Queue(Duration),
     /// It is applied at once, and its reply held up.
     DelayReply(Duration),

@@ -12,7 +12,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Returns its value, if that is the timestamp of the commit.
+    /// Returns its value, with this timestamp for that of the commit.
     pub(super) fn into_value(self, commit: Timestamp) -> Value {
         match self {
             Cell::Value(value) => value,

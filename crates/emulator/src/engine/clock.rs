@@ -19,7 +19,8 @@ pub type Sleep<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// Every timestamp, limit and wait of a database comes from here, so a test that brings its own
 /// clock decides how time passes.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The time now. It should not go back; if it does, timestamps keep rising all the same.
+    /// The time now, of which the engine takes whole microseconds. It should not go back; if it does,
+    /// timestamps keep rising all the same.
     fn now(&self) -> Timestamp;
 
     /// Resolves once [`Clock::now`] has reached `moment`.

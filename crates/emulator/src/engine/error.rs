@@ -105,7 +105,7 @@ impl Error {
         Error::new(Code::FailedPrecondition, message)
     }
 
-    /// Something Cloud Spanner does and this one doesn't; the message names it.
+    /// Returns the error for what Cloud Spanner does and this one doesn't; the message names it.
     pub fn unimplemented(message: impl Into<String>) -> Error {
         Error::new(Code::Unimplemented, message)
     }
@@ -126,7 +126,7 @@ impl Error {
         Error::new(Code::NotFound, format!("Column not found in table {table}: {column}"))
     }
 
-    /// Returns a session, database or instance that isn't there.
+    /// Returns the error for a session, database or instance that isn't there.
     pub fn resource_not_found(kind: &'static str, label: &str, name: &str) -> Error {
         let detail = Detail::Resource { kind, name: name.to_owned() };
         Error { detail, ..Error::new(Code::NotFound, format!("{label} not found: {name}")) }

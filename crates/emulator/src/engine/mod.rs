@@ -16,8 +16,9 @@
 //! counts from the first read, write or commit of its first attempt.
 //!
 //! A commit's timestamp is chosen in that same moment. It is later than every timestamp that was
-//! given to a commit or shown by a read before, and never before the clock. So a read at a
-//! timestamp has nobody to wait for: whoever commits after it commits above it.
+//! given to a commit or shown by a read before, and never before the clock, which counts in whole
+//! microseconds here. So a read at a timestamp has nobody to wait for: whoever commits after it
+//! commits above it.
 
 use std::collections::BTreeMap;
 

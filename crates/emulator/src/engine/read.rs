@@ -34,7 +34,7 @@ pub struct Read {
     /// The keys; [`KeyRange::prefix`] of a whole key for one row. A row in several of the ranges is
     /// read once.
     pub keys: Vec<KeyRange>,
-    /// At most this many rows.
+    /// At most this many rows; 0 reads none.
     pub limit: Option<usize>,
     /// True if a read-write transaction locks what it reads against other readers too.
     pub exclusive: bool,

@@ -196,8 +196,8 @@ impl<'a> Rewrite<'a> {
         self.rows_of(&table.name).fill_column(position, value)
     }
 
-    /// Finds out whether the rows that are there fit a column's new definition, under which `latest`
-    /// is the latest timestamp that one with commit timestamps can hold.
+    /// Finds out whether the rows that are there fit a column's new definition. One with commit timestamps
+    /// can hold none after `latest`.
     fn check(&mut self, table: &Table, column: &str, latest: Timestamp) -> Result<()> {
         let Some(position) = table.position(column) else { return Ok(()) };
         for row in self.rows_of(&table.name).all_latest() {

@@ -81,8 +81,7 @@ struct Look {
 impl Look {
     fn hot(random: &mut Random) -> Look {
         let id = random.below(HOT_ROWS);
-        let read =
-            Read { exclusive: random.one_in(8), ..Read::row("cell", ALL_COLUMNS, key(id)) };
+        let read = Read { exclusive: random.one_in(8), ..Read::row("cell", ALL_COLUMNS, key(id)) };
         Look { read, keys: id..id + 1 }
     }
 

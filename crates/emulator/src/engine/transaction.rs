@@ -52,7 +52,7 @@ pub enum Concurrency {
 /// How a read-write transaction begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadWriteOptions {
-    /// True if reads lock.
+    /// Whether its reads take locks.
     pub concurrency: Concurrency,
     /// The aborted transaction that this one is another attempt of, whose age it takes over.
     pub previous: Option<TransactionId>,
