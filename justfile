@@ -1,5 +1,7 @@
 # The daily commands. Each is one line, so that it can be typed where `just` isn't installed.
 
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
 # Everything that must hold before a commit.
 default: quick
 

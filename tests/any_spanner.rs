@@ -37,11 +37,7 @@ fn main() -> ExitCode {
         println!("{}", place::ddl(place::MADE));
         return ExitCode::SUCCESS;
     }
-    // As `cargo test NAME` means it: this is one test, and its name is the file's.
-    let filters = arguments.iter().filter(|it| !it.starts_with('-'));
-    let wanted =
-        filters.clone().count() == 0 || filters.clone().any(|it| "any_spanner".contains(&**it));
-    if !wanted || arguments.iter().any(|it| it == "--list") {
+    if !is_wanted(&arguments) || arguments.iter().any(|it| it == "--list") {
         println!("any_spanner: test");
         return ExitCode::SUCCESS;
     }
@@ -66,6 +62,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Returns true if `cargo test` with these arguments means this test, which has the name of its file.
+fn is_wanted(arguments: &[String]) -> bool {
+    let mut is_value = false;
+    let filters = arguments.iter().filter(|argument| {
+        let is_filter = !is_value && !argument.starts_with('-');
+        is_value =
+            matches!(argument.as_str(), "--test-threads" | "--skip" | "--format" | "--color");
+        is_filter
+    });
+    let filters: Vec<_> = filters.collect();
+    filters.is_empty() || filters.iter().any(|filter| "any_spanner".contains(&**filter))
 }
 
 /// Goes through everything; says whether all of it held.
