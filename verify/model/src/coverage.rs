@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spindle_protocol::{Act, Answer, Rejection, Row, Timestamp, Writer};
 
-use crate::history::{Goal, Invariant};
+use crate::history::{Goal, Invariant, Term};
 use crate::node::Asked;
 use crate::scenario::Scenario;
 use crate::world::World;
@@ -13,7 +13,8 @@ impl World {
     /// Notes that a takeover displaced `row`.
     pub(crate) fn note_takeover(&mut self, row: &Row, writer: &Writer, at: Timestamp) {
         self.history.notes.meet(Goal::TookOver);
-        if self.history.begun.iter().any(|term| term.announced) {
+        let is_refused = |term: &Term| !self.table.fence_holds(term.token, &term.writer);
+        if self.history.begun.iter().any(|term| term.announced && is_refused(term)) {
             self.history.notes.meet(Goal::FenceRefused);
         }
         if self.history.interfered {

@@ -46,7 +46,7 @@ impl Model for LockModel {
         properties.extend([
             Property::always(
                 "I5 some continuation leads to a holder",
-                |model: &LockModel, world: &World| model.leads_on(world),
+                |model: &LockModel, world: &World| model.comes_to_a_holder(world),
             ),
             Property::always("I6 no other lock's row is touched", |_, world: &World| {
                 world.neighbours_are_untouched()
@@ -56,7 +56,7 @@ impl Model for LockModel {
             }),
             Property::always(
                 "I8 a term that lives leaves one takeover row",
-                |model: &LockModel, world: &World| model.tidies(world),
+                |model: &LockModel, world: &World| model.keeps_few_rows(world),
             ),
             Invariant::I7.property(),
             Invariant::I8.property(),
@@ -91,12 +91,12 @@ pub(crate) fn of_any_lock<M: Model<State: AsRef<World>>>() -> Vec<Property<M>> {
 }
 
 impl LockModel {
-    fn leads_on(&self, world: &World) -> bool {
+    fn comes_to_a_holder(&self, world: &World) -> bool {
         !self.is_continued(world) || world.leads_to_a_holder(&self.scenario)
     }
 
     /// Rows of other implementations, and what careless people leave, are excepted.
-    fn tidies(&self, world: &World) -> bool {
+    fn keeps_few_rows(&self, world: &World) -> bool {
         let excepted = world.history.interfered || self.scenario.has_peers();
         excepted || !self.is_continued(world) || world.is_tidied(&self.scenario)
     }

@@ -24,6 +24,8 @@ pub struct Scenario {
     pub starts: Vec<Start>,
     /// How many ticks are explored.
     pub ticks: u16,
+    /// How many ticks a quick run explores at most.
+    pub quick_ticks: u16,
     /// The faults and requests that may happen, and how often.
     pub budget: Budget,
     /// How many requests whose sender gave up may still be on their way.

@@ -25,13 +25,11 @@ pub fn named(name: &str) -> Scenario {
 
 /// Returns the same in small, with one fault at most: what a broken protocol rarely survives.
 pub fn quick() -> Vec<Scenario> {
-    let ticks = [8, 8, 7, 8, 8, 8, 8, 8, 7, 9, 5, 7, 5, 3];
-    let larger = larger().zip(ticks);
-    let larger = larger.map(|(scenario, ticks)| in_small(scenario, ticks));
-    small().into_iter().chain(larger).collect()
+    small().into_iter().chain(larger().map(in_small)).collect()
 }
 
-fn in_small(scenario: Scenario, ticks: u16) -> Scenario {
+fn in_small(scenario: Scenario) -> Scenario {
+    let ticks = scenario.ticks.min(scenario.quick_ticks);
     let budget = Budget { faults: scenario.budget.faults.min(1), ..scenario.budget };
     let expected = match scenario.name {
         "contention" | "one term" | "three" | "peers" => vec![Goal::TookOver],
@@ -88,6 +86,7 @@ fn pair() -> Scenario {
         members: two(short_lease(), short_lease()),
         starts: vec![Start::Empty],
         ticks: 10,
+        quick_ticks: 8,
         budget: faults(2),
         late_requests_max: 2,
         optional_columns: true,
@@ -283,6 +282,7 @@ fn operators() -> Vec<Scenario> {
             name: "removed",
             starts: vec![Start::Held],
             ticks: 8,
+            quick_ticks: 7,
             budget: Budget { removals: 1, stops: 1, ..faults(1) },
             expected: vec![Goal::Removed, Goal::TookOver],
             ..pair()
@@ -294,6 +294,7 @@ fn operators() -> Vec<Scenario> {
             budget: Budget { leftovers: 1, ..faults(1) },
             optional_columns: false,
             ticks: 12,
+            quick_ticks: 9,
             expected: vec![Goal::OverLeftover, Goal::TookOver],
             ..pair()
         },
@@ -308,6 +309,7 @@ fn owners() -> Vec<Scenario> {
             name: "owners",
             starts: vec![Start::Empty, Start::Held],
             ticks: 7,
+            quick_ticks: 5,
             budget: Budget { stops: 1, resignations: 1, ..faults(1) },
             expected: vec![
                 Goal::Released,
@@ -322,6 +324,7 @@ fn owners() -> Vec<Scenario> {
             name: "holds",
             starts: vec![Start::Empty, Start::Held],
             ticks: 9,
+            quick_ticks: 7,
             budget: Budget { holds: 1, ..faults(1) },
             expected: vec![Goal::Released, Goal::CooldownWaited, Goal::Lapsed, Goal::GivenBack],
             ..pair()
@@ -337,6 +340,7 @@ fn edited() -> Vec<Scenario> {
             name: "manual edits",
             starts: vec![Start::Held, Start::EpochToken],
             ticks: 7,
+            quick_ticks: 5,
             budget: Budget { manual_edits: 1, ..faults(1) },
             expected: vec![Goal::TookInterfered, Goal::Superseded, Goal::FenceRefused],
             ..pair()

@@ -42,6 +42,12 @@ fn clocks_beyond_the_margin_break_mutual_exclusion_and_no_fence() {
 }
 
 #[test]
+fn a_quick_run_leaves_no_scenario_out() {
+    let names = |scenarios: Vec<Scenario>| Vec::from_iter(scenarios.iter().map(|it| it.name));
+    assert_eq!(names(scenarios::quick()), names(scenarios::short()));
+}
+
+#[test]
 fn a_property_that_is_never_seen_fails_the_exploration() {
     let scenario = scenarios::named("one term");
     let (budget, expected) = (Budget::default(), vec![Goal::SuccessorTook]);

@@ -49,7 +49,7 @@ impl Model for RwModel {
                 world.parties.iter().all(|party| !party.broke_contract)
             }),
             Property::always("I5 all who live come to hold", |model: &RwModel, world: &World| {
-                !is_chosen(world, model.scenario.continued_one_in) || world.leads_on()
+                !is_chosen(world, model.scenario.continued_one_in) || world.has_everybody_hold()
             }),
         ];
         properties.extend(self.scenario.expected.iter().map(|goal| goal.property()));

@@ -200,7 +200,7 @@ impl World {
 
     /// Returns true if everybody who lives comes to hold, and lets go at once, when nothing fails
     /// any more.
-    pub(super) fn leads_on(&self) -> bool {
+    pub(super) fn has_everybody_hold(&self) -> bool {
         let mut world = self.clone();
         world.late.clear();
         for _ in 0..40 {
