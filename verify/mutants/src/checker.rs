@@ -1,5 +1,6 @@
 //! The checkers that may notice a mutant, and what they say.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 
@@ -30,6 +31,11 @@ const QUICK_MODEL: Checker = Checker::Model(&["--quick"]);
 const MODEL: Checker = Checker::Model(&[]);
 const SIMULATION: Checker = Checker::Simulation(&["--seconds", "60"]);
 const CLIENT: Checker = Checker::Simulation(&["--seconds", "150", "--client"]);
+
+/// One small world each, and a few seeds.
+const SMALL_MODEL: Checker = Checker::Model(&["--quick", "--only", "contention"]);
+const BRIEF_SIMULATION: Checker = Checker::Simulation(&["--seconds", "5"]);
+const BRIEF_CLIENT: Checker = Checker::Simulation(&["--seconds", "5", "--client"]);
 
 /// Optimises what is ours, and takes all other packages as the tests have built them.
 const OPTIMISED: [&str; 4] = ["run", "--quiet", "--config", ".cargo/optimised.toml"];
@@ -72,7 +78,7 @@ impl Checker {
                 let program = ["-p", "spindle-model", "--bin", "model", "--", "--first"];
                 [&OPTIMISED[..], &program, options].concat()
             }
-            // Always the same seeds, so that a verdict can be had again.
+            // The same seeds each time, as many of them as the time is enough for. A verdict names its seed.
             Checker::Simulation(options) => {
                 let program =
                     ["-p", "spindle-simulation", "--bin", "simulate", "--", "--first", "1"];
@@ -87,6 +93,30 @@ impl Checker {
                 vec!["test", "--quiet", "-p", package, target, "--", name]
             }
         }
+    }
+
+    /// Returns short runs that show that these checkers pass where nothing is mutated: the tests of one program
+    /// together, and a little of the model and the simulation, whose whole runs are the gate's.
+    pub fn baselines(checkers: &[Checker]) -> Vec<Vec<&str>> {
+        let mut tests: BTreeMap<Vec<&str>, BTreeSet<&str>> = BTreeMap::new();
+        let mut others = BTreeSet::new();
+        for checker in checkers {
+            let mut run = match checker {
+                Checker::Model(_) => SMALL_MODEL.run(),
+                Checker::Simulation(options) if options.contains(&"--client") => BRIEF_CLIENT.run(),
+                Checker::Simulation(_) => BRIEF_SIMULATION.run(),
+                Checker::Test(_) => checker.run(),
+            };
+            match checker {
+                Checker::Test(_) => {
+                    let name = run.pop();
+                    tests.entry(run).or_default().extend(name);
+                }
+                _ => _ = others.insert(run),
+            }
+        }
+        let tests = tests.into_iter().map(|(run, names)| run.into_iter().chain(names).collect());
+        tests.chain(others).collect()
     }
 
     /// Reads the verdict off what it printed.
@@ -109,7 +139,8 @@ impl Checker {
             },
             Checker::Test(test) => {
                 let mut results = printed.lines().filter_map(|it| it.strip_prefix("test result: "));
-                if results.clone().any(|result| result.starts_with("FAILED")) {
+                // Others ran too, whose names contain this one's.
+                if printed.lines().any(|line| test.is_listed_in(line)) {
                     Outcome::Noticed(format!("`{}`, by a test of {}", test.name, test.package))
                 } else if results.any(|result| !result.starts_with("ok. 0 passed")) {
                     Outcome::NotNoticed
@@ -175,7 +206,24 @@ mod tests {
     fn a_test_notices_by_failing_alone() {
         let ok = "test result: ok. 0 passed; 0 failed\ntest result: ok. 1 passed; 0 failed";
         assert_eq!(test().verdict(ok), Outcome::NotNoticed);
-        assert!(test().verdict("test result: FAILED. 0 passed; 1 failed").is_noticed());
+        let failed = |name: &str| {
+            format!("failures:\n    {name}\n\ntest result: FAILED. 1 passed; 1 failed")
+        };
+        assert!(test().verdict(&failed("a::b")).is_noticed());
+        assert!(test().verdict(&failed("x::a::b")).is_noticed(), "in a module of the program");
+        assert_eq!(test().verdict(&failed("a::b_and_more")), Outcome::NotNoticed);
+    }
+
+    #[test]
+    fn tests_of_one_program_are_run_together_where_nothing_is_mutated() {
+        let other = |name: &str| match test() {
+            Checker::Test(test) => Checker::Test(Test { name: name.into(), ..test }),
+            other => other,
+        };
+        let checkers = [test(), other("c"), other("c"), MODEL, QUICK_MODEL];
+        let runs = Checker::baselines(&checkers);
+        assert_eq!(runs.len(), 2, "{runs:?}");
+        assert!(runs[0].ends_with(&["--", "a::b", "c"]), "{runs:?}");
     }
 
     #[test]

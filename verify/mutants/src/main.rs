@@ -32,7 +32,7 @@ struct Options {
     /// Judges those whose file or checker changed since they were noticed, and ten others drawn by the commit's hash.
     #[arg(long)]
     changed: bool,
-    /// Begins none after this many minutes; those that are left are counted.
+    /// Begins none once it has judged for this many minutes; those that are left are counted.
     #[arg(long, value_name = "MINUTES", requires = "changed")]
     minutes: Option<u64>,
     /// Judges this many at once, each in a copy of its own.
@@ -82,14 +82,18 @@ fn run(options: &Options) -> io::Result<bool> {
     }
     println!("mutants: {why}");
     let jobs = usize::try_from(options.jobs).unwrap_or(1).min(selected.len());
+    let sandboxes: Vec<_> =
+        (0..jobs).map(|index| Sandbox::open(&workspace, index)).collect::<io::Result<_>>()?;
+    pass_without_mutants(&sandboxes, &selected, &sources)?;
+    let limit = options.minutes.map(|minutes| Duration::from_secs(minutes * 60));
     let queue = Queue {
         sources: &sources,
         record: &record,
         waiting: Mutex::new(selected.into_iter().rev().collect()),
         judged: Mutex::default(),
-        deadline: options.minutes.map(|minutes| began + Duration::from_secs(minutes * 60)),
+        deadline: limit.map(|limit| now() + limit),
     };
-    queue.judge_all(&workspace, jobs)?;
+    in_each(&sandboxes, |sandbox| queue.work(sandbox))?;
     let left = queue.waiting.into_inner().unwrap_or_else(PoisonError::into_inner);
     let judged = queue.judged.into_inner().unwrap_or_else(PoisonError::into_inner);
     report(&judged);
@@ -110,18 +114,43 @@ fn run(options: &Options) -> io::Result<bool> {
     Ok(is_ok)
 }
 
-impl<'a> Queue<'a> {
-    fn judge_all(&self, workspace: &Path, jobs: usize) -> io::Result<()> {
-        thread::scope(|scope| {
-            let workers: Vec<_> = (0..jobs)
-                .map(|index| scope.spawn(move || self.work(&Sandbox::open(workspace, index)?)))
-                .collect();
-            workers.into_iter().try_for_each(|worker| {
-                worker.join().unwrap_or_else(|_| Err(io::Error::other("a worker panicked")))
-            })
+/// Does the same in each copy, at once.
+fn in_each(
+    sandboxes: &[Sandbox],
+    work: impl Fn(&Sandbox) -> io::Result<()> + Sync,
+) -> io::Result<()> {
+    let work = &work;
+    thread::scope(|scope| {
+        let spawn = |sandbox| scope.spawn(move || work(sandbox));
+        let workers: Vec<_> = sandboxes.iter().map(spawn).collect();
+        workers.into_iter().try_for_each(|worker| {
+            worker.join().unwrap_or_else(|_| Err(io::Error::other("a worker panicked")))
         })
-    }
+    })
+}
 
+/// Fails unless the checkers of these mutants pass without them: one that fails anyway notices nothing.
+fn pass_without_mutants(
+    sandboxes: &[Sandbox],
+    mutants: &[&Mutant],
+    sources: &Sources,
+) -> io::Result<()> {
+    let checkers: Vec<Vec<Checker>> = mutants
+        .iter()
+        .map(|mutant| Checker::all_for(mutant, sources))
+        .collect::<io::Result<_>>()?;
+    let checkers = checkers.concat();
+    let runs = Mutex::new(Checker::baselines(&checkers));
+    in_each(sandboxes, |sandbox| {
+        loop {
+            let run = runs.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some(run) = run else { return Ok(()) };
+            sandbox.must_pass(&run)?;
+        }
+    })
+}
+
+impl Queue<'_> {
     /// Judges one mutant after the other until none is left, or the time is over.
     fn work(&self, sandbox: &Sandbox) -> io::Result<()> {
         while self.deadline.is_none_or(|deadline| now() < deadline) {

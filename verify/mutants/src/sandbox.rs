@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use crate::changes::git;
 use crate::checker::{Checker, Outcome};
@@ -50,18 +50,20 @@ impl Sandbox {
         told.unwrap_or(Ok(Outcome::NotNoticed))
     }
 
+    /// Fails unless a run of the copy as it is succeeds.
+    pub fn must_pass(&self, run: &[&str]) -> io::Result<()> {
+        let output = self.cargo(run)?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let [printed, said] =
+            [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+        let run = run.join(" ");
+        Err(io::Error::other(format!("without a mutant, `cargo {run}` fails:\n{printed}{said}")))
+    }
+
     fn check(&self, checker: &Checker) -> io::Result<Outcome> {
-        // With its limit it ends all that it started, too.
-        let output = Command::new("timeout")
-            .args(["--kill-after=5", LIMIT_S, "cargo"])
-            .args(checker.run())
-            .current_dir(&self.copy)
-            .env("CARGO_TARGET_DIR", &self.target)
-            .env("CARGO_INCREMENTAL", "1")
-            .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            .env("CARGO_TERM_COLOR", "never")
-            .stdin(Stdio::null())
-            .output()?;
+        let output = self.cargo(&checker.run())?;
         let printed = String::from_utf8_lossy(&output.stdout);
         Ok(match checker.verdict(&printed) {
             Outcome::Broken(printed) => {
@@ -70,6 +72,20 @@ impl Sandbox {
             }
             outcome => outcome,
         })
+    }
+
+    fn cargo(&self, run: &[&str]) -> io::Result<Output> {
+        // With its limit it ends all that it started, too.
+        Command::new("timeout")
+            .args(["--kill-after=5", LIMIT_S, "cargo"])
+            .args(run)
+            .current_dir(&self.copy)
+            .env("CARGO_TARGET_DIR", &self.target)
+            .env("CARGO_INCREMENTAL", "1")
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .env("CARGO_TERM_COLOR", "never")
+            .stdin(Stdio::null())
+            .output()
     }
 }
 

@@ -30,6 +30,14 @@ pub struct Test {
     pub target: String,
 }
 
+impl Test {
+    /// Returns true if a line of a program's output says that this test failed.
+    pub fn is_listed_in(&self, line: &str) -> bool {
+        let modules = line.strip_prefix("    ").and_then(|failed| failed.strip_suffix(&*self.name));
+        modules.is_some_and(|modules| modules.is_empty() || modules.ends_with("::"))
+    }
+}
+
 impl Sources {
     pub fn read(workspace: &Path) -> io::Result<Sources> {
         let root = manifest(workspace)?;
