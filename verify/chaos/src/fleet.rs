@@ -1,6 +1,7 @@
 //! The workers as processes: starting, signalling, knowing who holds.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -19,6 +20,9 @@ use crate::setup::{DATABASE, Target, agent_of};
 
 /// A worker that was told to leave releases its lock first, and its row in the group.
 const LEAVE_LIMIT: Duration = Duration::from_secs(25);
+
+/// The exit code of `spindle` when it can't reach Spanner.
+const UNREACHABLE: i32 = 3;
 
 /// All workers. They are killed when this is dropped.
 pub struct Fleet {
@@ -111,7 +115,12 @@ impl Fleet {
             .env("SPANNER_EMULATOR_HOST", self.agents[id].proxy.address().to_string())
             .env("SPINDLE_DATABASE", DATABASE)
             .env_remove("SPINDLE_TABLE")
-            .stderr(Stdio::null());
+            .stderr(
+                File::options()
+                    .create(true)
+                    .append(true)
+                    .open(self.out.join(format!("{id}.log")))?,
+            );
         self.spawn(id, command)
     }
 
@@ -126,12 +135,12 @@ impl Fleet {
         Ok(())
     }
 
-    /// Starts those agents again that ended by themselves: one that can't reach Spanner doesn't start.
+    /// Starts those agents again that could not reach Spanner as they started.
     pub fn restart_agents(&mut self) -> Result<(), Failure> {
         let mut ended = Vec::new();
         for (id, agent) in &mut self.agents {
             if let Some(process) = &mut agent.process
-                && process.child.try_wait()?.is_some()
+                && !process.runs(id)?
             {
                 ended.push(id.clone());
             }
@@ -162,7 +171,11 @@ impl Fleet {
 
     pub async fn kill(&mut self, id: &str) -> Result<(), Failure> {
         let mut process = self.worker(id)?.process.take().ok_or("the worker is gone")?;
-        Ok(process.child.kill().await?)
+        // One that died by itself is no victim.
+        if process.runs(id)? {
+            process.child.kill().await?;
+        }
+        Ok(())
     }
 
     pub fn signal(&mut self, id: &str, signal: Signal) -> Result<(), Failure> {
@@ -213,6 +226,17 @@ impl Fleet {
 }
 
 impl Process {
+    /// Returns true if it runs, and false for an agent that could not reach Spanner as it started. Fails if it ended in
+    /// any other way, which nobody told it to.
+    fn runs(&mut self, id: &str) -> Result<bool, Failure> {
+        match self.child.try_wait()? {
+            None => Ok(true),
+            // No worker ends with it.
+            Some(status) if status.code() == Some(UNREACHABLE) => Ok(false),
+            Some(status) => Err(format!("{id} ended by itself, with {status}").into()),
+        }
+    }
+
     fn signal(&self, signal: Signal) -> Result<(), Failure> {
         let pid = self.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
         Ok(kill_process(pid.ok_or("the process is gone")?, signal)?)

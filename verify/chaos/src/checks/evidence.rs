@@ -169,6 +169,8 @@ pub enum Property {
     OutcomesAreTrue,
     /// Once the faults are over, somebody leads (I5), or reads, and somebody writes.
     Progress,
+    /// After each act of a deploy the shards are shared evenly again.
+    Settles,
     /// A leader that preempts gives way to a member of higher rank.
     HighestLeads,
     /// A leader goes for a higher rank alone, and only if it preempts.

@@ -53,11 +53,8 @@ pub fn judge(
     match target {
         Target::Ranks => violations.extend(ranks::judge(evidence, lease)),
         Target::Sides { .. } => violations.extend(sides::judge(evidence, &parts, lease)),
-        Target::One
-        | Target::Agents
-        | Target::Locks(_)
-        | Target::Shards(_)
-        | Target::Deploys { .. } => {}
+        Target::Deploys { .. } => violations.extend(progress::settles(&evidence.records)),
+        Target::One | Target::Agents | Target::Locks(_) | Target::Shards(_) => {}
     }
     violations.extend(something_happened(evidence, &parts));
     Ok(violations)

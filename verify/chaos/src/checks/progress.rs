@@ -18,6 +18,22 @@ pub fn progress(records: &[Record], limit: Duration) -> Option<Violation> {
     broken(format!("nothing was written within {limit:?} after the last fault"))
 }
 
+/// After each act of a deploy the shards are shared evenly again.
+pub fn settles(records: &[Record]) -> Option<Violation> {
+    let mut deploy = None;
+    for record in records {
+        match record.event {
+            Event::Deploy(begun) => deploy = Some(begun),
+            Event::Unsettled => {
+                let what = format!("{deploy:?}: the shares never became even");
+                return Some(Violation { property: Property::Settles, what });
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
 /// When the first write was accepted that had been decided after `then`.
 pub fn written_after(records: &[Record], then: u64) -> Option<u64> {
     let mut sent = BTreeSet::new();

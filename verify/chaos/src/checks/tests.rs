@@ -256,3 +256,14 @@ fn the_history_reads_as_it_was_written() {
     }
     assert!(serde_json::from_str::<Record>(r#"{"event": "claim", "at": 1}"#).is_err());
 }
+
+#[test]
+fn a_deploy_after_which_the_shares_stay_uneven_is_seen() {
+    let mut evidence = story();
+    let target = Target::Deploys { shards: 1, lease: super::story::LEASE };
+    tell(&mut evidence, 1, "nemesis", Event::Run(target));
+    tell(&mut evidence, 2, "nemesis", Event::Settled);
+    assert_eq!(judge(&evidence), []);
+    tell(&mut evidence, 3, "nemesis", Event::Unsettled);
+    assert_eq!(broken(&evidence), [Property::Settles]);
+}
