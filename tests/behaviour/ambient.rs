@@ -117,7 +117,7 @@ async fn a_holder_that_wakes_from_suspension_announces_its_loss_within_a_tick() 
     let a = Contender::run(lock);
     a.holds().await;
     let term = a.lock.term().unwrap();
-    // Suspended right after the term began: the next heartbeat is 33 s of running away.
+    // Suspended right after the term began: the next heartbeat is 50 s of running away.
     machine.suspend(long * 2);
     assert_eq!(a.lock.has_lock(), None, "it knows at once");
     let (_, waited) = timed(term.cancelled()).await;

@@ -163,7 +163,7 @@ async fn serve() {
     let names = names(1_000);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let heart = async {
-        // Each holder's heartbeat comes every third of its lease.
+        // A little oftener than each half of the lease.
         let mut beats = interval(Duration::from_secs(3));
         loop {
             beats.tick().await;

@@ -192,10 +192,14 @@ fn next(state: &LockState) -> String {
 }
 
 /// Returns true if the holder's next heartbeat should have come by now.
+///
+/// None is due of a term that has had none: a scheduled job sends none in all of its lease.
 pub fn is_late(lock: &LockState) -> bool {
     let (Some(lease), Some(age)) = (lock.lease, lock.heartbeat_age) else { return false };
-    // One comes every half of the lease by default, and an attempt has an eighth.
-    age > lease / 3 * 2
+    let since = lock.since().and_then(|since| (lock.read_at - since).to_std().ok());
+    let has_come = since.is_some_and(|since| age < since);
+    // One comes every half of the lease by default and at the latest, and an attempt has 0.13 of it.
+    has_come && age > lease / 3 * 2
 }
 
 fn milliseconds(milliseconds: u128) -> String {

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
+#[path = "program/big_table.rs"]
+mod big_table;
 #[path = "program/browser.rs"]
 mod browser;
-#[path = "program/crowd.rs"]
-mod crowd;
 #[path = "program/http.rs"]
 mod http;
 #[path = "../../../tests/metrics/promtool.rs"]

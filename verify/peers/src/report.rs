@@ -58,7 +58,7 @@ pub fn tables(
     );
     if let Some((most, load)) = most {
         text += "\n";
-        text += &crowd(most, load);
+        text += &load_of_many(most, load);
     }
     text
 }
@@ -151,7 +151,7 @@ fn many_rows(measured: &[Measured]) -> String {
     text
 }
 
-fn crowd(most: &many::Figures, load: &(String, String)) -> String {
+fn load_of_many(most: &many::Figures, load: &(String, String)) -> String {
     let mut text = format!(
         "{} locks of ours in one process, all started at once, lease {} s:\n\n",
         most.locks,

@@ -12,7 +12,7 @@ use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle_protocol::Writer;
+use spindle_protocol::{Writer, is_takeover_key};
 use tokio::time::Instant;
 
 use crate::failure::{Code, Failure, Result, SCHEMA, denied, is_permission_denied, unreachable};
@@ -32,7 +32,7 @@ const INSPECTED_MAX: usize = 20;
 /// A wall clock that is further off makes logs hard to compare.
 const DRIFT_MAX: Duration = Duration::from_secs(1);
 
-/// An attempt at a heartbeat has an eighth of the lease; it should do with a quarter of that.
+/// An attempt at a heartbeat has 0.13 of the lease; it should do with a quarter of that.
 const LEASE_PER_HEARTBEAT: u32 = 30;
 
 #[derive(Serialize)]
@@ -286,7 +286,8 @@ async fn rows(place: &Place, findings: &mut Findings) -> Result<()> {
             let writer: Option<String> = row.get("writer")?;
             let writer = Writer::from(writer.unwrap_or_default().as_str());
             let heartbeat: Option<Timestamp> = row.get("heartbeat")?;
-            let is_takeover = heartbeat.is_none() && looks_like_takeover(&name);
+            let is_takeover = heartbeat.is_none()
+                && name.rsplit_once('_').is_some_and(|(lock, _)| is_takeover_key(lock, &name));
             // A released row has no holder, such as the one that names the count of some shards.
             let is_released = heartbeat.is_some_and(|at| at == Timestamp::default());
             rows_seen += usize::from(!is_takeover);
@@ -319,12 +320,6 @@ async fn rows(place: &Place, findings: &mut Findings) -> Result<()> {
         findings.bad("holders", format!("others hold {}", some(&foreign)), cure);
     }
     Ok(())
-}
-
-/// Returns true if the name ends as a takeover row's does: `_` and 19 digits.
-fn looks_like_takeover(name: &str) -> bool {
-    let digits = name.rsplit_once('_').map(|(_, digits)| digits);
-    digits.is_some_and(|text| text.len() == 19 && text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The first few names, and how many more there are.

@@ -38,12 +38,17 @@ impl Numbers {
         }
     }
 
-    /// The worse of two: an alert about either is one about both.
+    /// The worse of two: an alert about either is one about both. Lease and heartbeat are those of the lock whose
+    /// heartbeat is older, in leases.
     fn worse(self, other: Numbers) -> Numbers {
+        let leases = |numbers: &Numbers| {
+            numbers.heartbeat_age_seconds.zip(numbers.lease_seconds).map(|(age, lease)| age / lease)
+        };
+        let older = if leases(&other) > leases(&self) { &other } else { &self };
         Numbers {
             held: self.held.min(other.held).min(1),
-            lease_seconds: None,
-            heartbeat_age_seconds: greater(self.heartbeat_age_seconds, other.heartbeat_age_seconds),
+            lease_seconds: older.lease_seconds,
+            heartbeat_age_seconds: older.heartbeat_age_seconds,
             token_timestamp_seconds: None,
             job_failed: self.job_failed.max(other.job_failed),
         }

@@ -173,6 +173,10 @@ impl Lane {
 
     /// Takes a walk back, and says what there is to tell of it.
     fn take(&mut self, name: &str, mut walk: Walk) -> Option<Drawn> {
+        if walk.has_failed() && self.complete_for.is_some() {
+            // What it found is not joined to what is known. The next walk begins anew.
+            return Some(self.drawn(name));
+        }
         if let Some(end) = walk.end() {
             self.terms = merged(&walk.found, &self.terms, walk.read_at);
             // The walk that found the known part has said what comes before it.
@@ -232,9 +236,14 @@ impl Walk {
         }
     }
 
+    /// Returns true if its reads failed so often that it goes no further.
+    fn has_failed(&self) -> bool {
+        self.failures >= FAILURES_MAX
+    }
+
     /// Why it goes no further, in words.
     fn end(&self) -> Option<String> {
-        if self.failures >= FAILURES_MAX {
+        if self.has_failed() {
             return Some("the terms before could not be read".to_string());
         }
         if self.found.len() >= TERMS_MAX {

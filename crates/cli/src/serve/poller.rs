@@ -4,6 +4,7 @@
 //! nobody wants to know.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use axum::response::sse::Event;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use spindle::{LockState, LockTable};
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 
@@ -62,8 +64,8 @@ pub struct Poller {
     table: LockTable,
     /// Viewers at the same time: others are to get an answer, too.
     viewers_max: usize,
-    /// When the last poll was over. The caller that has the lock is the one that polls.
-    polling: tokio::sync::Mutex<Option<Instant>>,
+    /// Locked during a poll.
+    polling: Arc<tokio::sync::Mutex<()>>,
     inner: Mutex<Inner>,
     viewer_came: Notify,
     polled: Notify,
@@ -98,7 +100,7 @@ impl Poller {
         Poller {
             table,
             viewers_max,
-            polling: tokio::sync::Mutex::default(),
+            polling: Arc::default(),
             inner: Mutex::default(),
             viewer_came: Notify::new(),
             polled: Notify::new(),
@@ -112,24 +114,28 @@ impl Poller {
 
     /// Returns the content of the table, polled again if the last poll was longer ago than
     /// `age_max`.
-    pub async fn poll(&self, age_max: Duration) -> Arc<Snapshot> {
-        let mut polled = self.polling.lock().await;
-        if polled.is_some_and(|at| at.elapsed() < age_max) {
-            return self.snapshot();
+    pub async fn poll(self: &Arc<Poller>, age_max: Duration) -> Arc<Snapshot> {
+        let polling = Arc::clone(&self.polling).lock_owned().await;
+        let snapshot = self.snapshot();
+        if snapshot.at.is_some_and(|at| at.elapsed() < age_max) {
+            return snapshot;
         }
-        // A poll that is dropped before its answer has cost a read all the same.
-        *polled = Some(Instant::now());
-        let read = read(&self.table).await;
-        let now = Instant::now();
-        *polled = Some(now);
-        let snapshot = self.publish(read, now);
-        self.polled.notify_waiters();
-        snapshot
+        let poller = Arc::clone(self);
+        // The caller may be dropped, as a probe is that waits no longer. Its poll ends all the same, so that others
+        // learn what came of it.
+        let poll = tokio::spawn(async move {
+            let _polling = polling;
+            let read = read(&poller.table).await;
+            let snapshot = poller.publish(read, Instant::now());
+            poller.polled.notify_waiters();
+            snapshot
+        });
+        poll.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
     }
 
-    /// Resolves after the next poll.
-    pub async fn polled(&self) {
-        self.polled.notified().await;
+    /// Resolves after the next poll that ends from now on.
+    pub fn polled(&self) -> Notified<'_> {
+        self.polled.notified()
     }
 
     /// Polls for as long as somebody watches.
@@ -148,7 +154,7 @@ impl Poller {
     }
 
     /// A stream of events: all that is there, then what changes. None if there are too many.
-    pub async fn watch(&self) -> Option<mpsc::Receiver<Event>> {
+    pub async fn watch(self: &Arc<Poller>) -> Option<mpsc::Receiver<Event>> {
         self.poll(PERIOD).await;
         let (sender, events) = mpsc::channel(BACKLOG);
         let mut inner = self.inner();

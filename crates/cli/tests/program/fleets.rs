@@ -6,7 +6,7 @@ use serde_json::Value;
 use spindle::{CancellationToken, LockTable};
 use tokio::time::timeout;
 
-use crate::crowd;
+use crate::big_table;
 use crate::http::Server;
 use crate::world::{DATABASE, TIME_LIMIT, World, until};
 
@@ -28,7 +28,7 @@ pub async fn fleet(world: &World) -> (CancellationToken, spindle::fleet::Permit)
     let semaphore = world.table.semaphore("api", 3).lease(LEASE).build().unwrap();
     let permit = semaphore.acquire().await.unwrap();
     let now = world.emulator.clock().now();
-    let row = |name, id| crowd::held_row(now, name, id, None);
+    let row = |name, id| big_table::held_row(now, name, id, None);
     world.apply(&[row("spindle:rw:jobs", "node-2"), row("spindle:rw:jobs/node-3", "node-3")]).await;
     world.write(&[("billing", Some("node-1"))]).await;
     until("all shards are held", async || {

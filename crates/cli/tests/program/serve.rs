@@ -81,8 +81,19 @@ async fn labels_are_bounded() {
     for n in 0..30 {
         world.write(&[(&format!("lock-{n:02}"), (n != 29).then_some("a"))]).await;
     }
+    // One of the others was left 700 s ago, with a lease of 300 s.
+    world.emulator.advance(Duration::from_secs(700));
+    let names: Vec<_> = (0..28).map(|n| format!("lock-{n:02}")).collect();
+    world.beat(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let server = Server::start(&world, &["--metrics-locks", "20"]).await;
     let body = server.get("/metrics").await.body;
+    let of_others = |family: &str| {
+        let start = format!("spindle_table_lock_{family}{{lock=\"(others)\"}} ");
+        let value = body.lines().find_map(|line| line.strip_prefix(&*start));
+        value.unwrap_or_else(|| panic!("{body}")).parse::<f64>().unwrap()
+    };
+    let (age, lease) = (of_others("heartbeat_age_seconds"), of_others("lease_seconds"));
+    assert!(lease == 300.0 && age > lease * 2.0, "the alert for what is left: {age} s, {lease} s");
     assert_eq!(body.matches("spindle_table_lock_held{").count(), 21, "{body}");
     // One of the others is held by nobody.
     assert!(body.contains("spindle_table_lock_held{lock=\"(others)\"} 0"), "{body}");
@@ -109,6 +120,17 @@ async fn health_follows_spanner() {
     let ill = server.get("/healthz").await;
     assert_eq!(ill.status, 503, "{ill:?}");
     assert!(ill.body.contains("locktable"), "{ill:?}");
+}
+
+#[tokio::test]
+async fn a_probe_that_gives_up_leaves_no_health_behind() {
+    let world = World::start().await;
+    let server = Server::start(&world, &[]).await;
+    world.emulator.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Stall));
+    let gave_up = timeout(Duration::from_millis(500), server.get("/healthz")).await;
+    assert!(gave_up.is_err(), "{gave_up:?}");
+    let ill = server.get("/healthz").await;
+    assert_eq!(ill.status, 503, "{ill:?}");
 }
 
 #[tokio::test]

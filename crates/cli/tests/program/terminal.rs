@@ -7,7 +7,7 @@ use std::time::Duration;
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
 use spindle_emulator::{Effect, Fault, Rpc};
 
-use crate::crowd;
+use crate::big_table;
 use crate::world::{DATABASE, PROGRAM, World, until};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -180,8 +180,10 @@ async fn q_is_answered_while_a_poll_is_under_way() {
 async fn odd_names_fit_any_terminal() {
     let world = World::start().await;
     let now = world.emulator.clock().now();
-    let rows: Vec<_> =
-        crowd::odd_names().iter().map(|name| crowd::held_row(now, name, "node-1", None)).collect();
+    let rows: Vec<_> = big_table::odd_names()
+        .iter()
+        .map(|name| big_table::held_row(now, name, "node-1", None))
+        .collect();
     world.apply(&rows).await;
     for columns in [20, 80] {
         let mut terminal = Terminal::start(&world, columns, &["ls"]);
