@@ -175,6 +175,8 @@ pub struct Work(Arc<Mutex<Book>>);
 #[derive(Default)]
 struct Book {
     at_work: BTreeMap<usize, (String, FencingToken)>,
+    /// Of how many shards the one is that began last.
+    count: usize,
     /// How many tasks of each count of shards are at work.
     counts: BTreeMap<usize, usize>,
     /// How many began while one of another count was at work.
@@ -211,6 +213,7 @@ impl Work {
             book.wrong.push(format!("shard {number}: a token that is no later"));
         }
         book.starts += 1;
+        book.count = count;
         book.found.insert(number, (count, shard.handed_over().map(str::to_string)));
         *book.counts.entry(count).or_default() += 1;
         let at_work = book.counts.values().filter(|at_work| **at_work > 0).count();
@@ -258,7 +261,10 @@ impl Work {
 
     /// The longest time for which a shard was left alone, until now.
     pub fn longest_gap(&self) -> Duration {
-        self.book().gaps.iter().max().copied().unwrap_or_default()
+        let book = self.book();
+        let is_idle = |shard: &usize| *shard < book.count && !book.at_work.contains_key(shard);
+        let open = book.left.iter().filter(|(shard, _)| is_idle(shard)).map(|(_, at)| at.elapsed());
+        open.chain(book.gaps.iter().copied()).max().unwrap_or_default()
     }
 
     pub fn check(&self) {

@@ -59,7 +59,8 @@ async fn heartbeats_that_are_all_refused_are_not_repeated_one_by_one() {
         world.spanner.inject(Fault::on(Rpc::Commit).effect(effect));
         requests.reset();
         until("their terms are over", || (locks.held() == 0).then_some(())).await;
-        assert!(requests.total() < 4 * LOCKS as u64, "{effect:?}: {:?}", requests.each());
+        // Of each alone there would be a read and a commit at least.
+        assert!(requests.total() < LOCKS as u64 * 3 / 2, "{effect:?}: {:?}", requests.each());
     }
 }
 

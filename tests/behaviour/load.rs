@@ -41,6 +41,7 @@ async fn is_bounded<T>(due: u64, start: impl Fn(&World, &LockTable) -> T) {
             sleep(WINDOW).await;
             let in_vain = requests.get(rpc) * if rpc == Rpc::Commit { 2 } else { 1 };
             let due = if window == 0 || rpc == Rpc::StreamingRead { due } else { 0 };
+            assert!(in_vain > 0, "they go on: {effect:?}, {window}");
             assert!(in_vain <= due + IN_VAIN_MAX, "{effect:?}, {window}: {:?}", requests.each());
         }
         drop(users);

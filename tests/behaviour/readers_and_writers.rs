@@ -494,8 +494,9 @@ async fn many_who_wait_to_read_poll_no_more_than_one() {
         let other = other.clone();
         async move { drop(other.read().await) }
     };
-    let reads = world.reads_of_waiters(waits).await;
-    assert!(reads[1] <= reads[0] * 2 + 5, "{reads:?}");
+    let [one, fifty] = world.reads_of_waiters(waits).await;
+    assert!(one > 25, "it polls: {one}");
+    assert!(one.abs_diff(fifty) <= one / 10, "{fifty} reads by 50, {one} by one");
 }
 
 #[tokio::test(start_paused = true)]
