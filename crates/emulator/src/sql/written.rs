@@ -5,7 +5,7 @@ use super::bind::{Binder, first_subquery};
 use super::error::SqlError;
 use super::eval::{Evaluation, Rows, Stop};
 use super::params::Parameters;
-use super::plan::NewValue;
+use super::plan::{NewValue, Node};
 use crate::engine::{
     Cell, Code, Column, DefaultExpression, Error, Result, RowExpression, Schema, Timestamp, Type,
     Value,
@@ -39,6 +39,27 @@ impl Written {
             .new_value(column, &self.expr)
             .map_err(|error| refused(column, &error))
     }
+
+    /// Returns the expression over these columns, with the positions and the slots of those it uses.
+    fn formula(
+        &self,
+        columns: &[(&str, Type)],
+        value_type: Type,
+    ) -> Result<(Node, Vec<(usize, usize)>)> {
+        let (schema, parameters) = (Schema::default(), Parameters::default());
+        let mut binder = Binder::new(&schema, &parameters, Timestamp::EPOCH);
+        Ok(binder.formula(columns, &self.expr, value_type)?)
+    }
+}
+
+fn evaluated(node: &Node, row: &[Value]) -> Result<Value> {
+    match Evaluation::default().value(node, &Rows { row, ..Rows::default() }) {
+        Ok(value) => Ok(value),
+        Err(Stop::Failed(error)) => Err(error.into()),
+        Err(Stop::Missing(_)) => {
+            Err(Error::new(Code::Internal, "a schema's expression reads no rows"))
+        }
+    }
 }
 
 impl DefaultExpression for Written {
@@ -71,11 +92,7 @@ impl DefaultExpression for Written {
             NewValue::CommitTimestamp => return Ok(Cell::CommitTimestamp),
             NewValue::Computed(node) => node,
         };
-        match Evaluation::default().value(&node, &Rows::default()) {
-            Ok(value) => Ok(Cell::Value(value)),
-            Err(Stop::Failed(error)) => Err(error.into()),
-            Err(Stop::Missing(_)) => Err(Error::new(Code::Internal, "a default reads no rows")),
-        }
+        evaluated(&node, &[]).map(Cell::Value)
     }
 }
 
@@ -89,33 +106,22 @@ impl RowExpression for Written {
     }
 
     fn check(&self, columns: &[(&str, Type)], value_type: Type) -> Result<()> {
-        if let Some(function) = unsteady(&self.expr) {
+        if let Some(function) = unsteady(&self.expr, columns) {
             return Err(Error::invalid_argument(format!(
                 "Expression is non-deterministic due to the use of non-determinstic function \
                  `{function}`. It must yield the same value for the same values of its columns."
             )));
         }
-        let schema = Schema::default();
-        let parameters = Parameters::default();
-        let bound = Binder::new(&schema, &parameters, Timestamp::EPOCH)
-            .formula(columns, &self.expr, value_type);
-        bound.map(drop).map_err(Error::from)
+        self.formula(columns, value_type).map(drop)
     }
 
     fn value(&self, columns: &[(&str, Type)], value_type: Type, row: &[Value]) -> Result<Value> {
-        let schema = Schema::default();
-        let parameters = Parameters::default();
-        let (node, used) = Binder::new(&schema, &parameters, Timestamp::EPOCH)
-            .formula(columns, &self.expr, value_type)?;
+        let (node, used) = self.formula(columns, value_type)?;
         let mut slots = vec![Value::Null; used.len()];
         for (position, slot) in used {
             slots[slot] = row.get(position).cloned().unwrap_or(Value::Null);
         }
-        match Evaluation::default().value(&node, &Rows { row: &slots, ..Rows::default() }) {
-            Ok(value) => Ok(value),
-            Err(Stop::Failed(error)) => Err(error.into()),
-            Err(Stop::Missing(_)) => Err(Error::new(Code::Internal, "a formula reads no rows")),
-        }
+        evaluated(&node, &slots)
     }
 }
 
@@ -128,14 +134,17 @@ fn note_names(expr: &Expr, names: &mut Vec<String>) {
 }
 
 /// A function in an expression that doesn't always give the same.
-fn unsteady(expr: &Expr) -> Option<&'static str> {
-    let mut found = match &expr.kind {
-        ExprKind::Call { function, .. } => {
-            UNSTEADY.iter().find(|known| function.eq_ignore_ascii_case(known)).copied()
-        }
+fn unsteady(expr: &Expr, columns: &[(&str, Type)]) -> Option<&'static str> {
+    let is_column = |name: &str| columns.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
+    let called = match &expr.kind {
+        ExprKind::Call { function, .. } => Some(function),
+        // One function needs no parentheses.
+        ExprKind::Column { table: None, name } if !is_column(name) => Some(name),
         _ => None,
     };
-    expr.kind.for_each_child(&mut |child| found = found.or_else(|| unsteady(child)));
+    let known = |function: &String| UNSTEADY.iter().find(|it| function.eq_ignore_ascii_case(it));
+    let mut found = called.and_then(known).copied();
+    expr.kind.for_each_child(&mut |child| found = found.or_else(|| unsteady(child, columns)));
     found
 }
 
