@@ -172,7 +172,8 @@ impl Search<'_> {
     fn points_of_all(&self, branches: &[Node], index: usize) -> Evaluated<Option<Vec<Value>>> {
         let mut all = Vec::new();
         for branch in branches {
-            match self.points(&branch.conjuncts(), index)? {
+            let conditions: Vec<&Node> = branch.conjuncts().iter().collect();
+            match self.points(&conditions, index)? {
                 // NULL is a point only on its own.
                 Some(points) if !points.contains(&Value::Null) => all.extend(points),
                 _ => return Ok(None),

@@ -20,7 +20,7 @@ impl Binder<'_> {
             ExprKind::Literal(literal) => constant(literal, at),
             ExprKind::Parameter(name) => self.parameter(name, at),
             ExprKind::Column { table, name } => self.column(table.as_deref(), name, at),
-            ExprKind::And(parts) => self.connected(parts, "AND", at, Node::And),
+            ExprKind::And(parts) => self.connected(parts, "AND", at, Node::and),
             ExprKind::Or(parts) => self.connected(parts, "OR", at, Node::Or),
             ExprKind::Not(operand) => {
                 if operand.kind == ExprKind::Literal(Literal::Null) {

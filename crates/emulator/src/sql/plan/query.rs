@@ -174,11 +174,26 @@ impl Node {
         Node::Among { operand: Box::new(operand), values: Arc::new(values), or_null }
     }
 
+    /// Returns the node of conditions that all have to hold. None of its parts is such a node.
+    pub fn and(conditions: Vec<Node>) -> Node {
+        if !conditions.iter().any(|node| matches!(node, Node::And(_))) {
+            return Node::And(conditions);
+        }
+        let mut parts = Vec::with_capacity(conditions.len());
+        for node in conditions {
+            match node {
+                Node::And(inner) => parts.extend(inner),
+                other => parts.push(other),
+            }
+        }
+        Node::And(parts)
+    }
+
     /// Returns the conditions that all have to hold for this one to.
-    pub fn conjuncts(&self) -> Vec<&Node> {
+    pub fn conjuncts(&self) -> &[Node] {
         match self {
-            Node::And(parts) => parts.iter().flat_map(Node::conjuncts).collect(),
-            other => vec![other],
+            Node::And(parts) => parts,
+            one => std::slice::from_ref(one),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::sql::eval::{Row, Rows};
 use crate::sql::keys;
 use crate::sql::plan::{Node, Scan};
 
-/// The way to some rows.
+/// The access path to some rows.
 pub(super) struct Path<'q> {
     /// The index that is read; without one, the table is.
     pub index: Option<&'q BoundIndex>,
@@ -34,21 +34,21 @@ impl Execution<'_, '_> {
         arguments: &[crate::engine::Value],
     ) -> Result<Path<'q>> {
         let is_known = |slot| known.contains(&slot);
-        let ranges = |way, row, evaluation: &_| {
+        let ranges = |index, row, evaluation: &_| {
             let seen = Rows { row, arguments, outputs: &[] };
-            keys::ranges((scan, way), conditions, &is_known, evaluation, &seen)
+            keys::ranges((scan, index), conditions, &is_known, evaluation, &seen)
         };
-        let ways = ways(scan, conditions)?;
+        let paths = paths(scan, conditions)?;
         let Some((first, others)) = rows.split_first() else {
-            return Ok(Path { index: ways[0], ranges: Vec::new() });
+            return Ok(Path { index: paths[0], ranges: Vec::new() });
         };
         // The first row speaks for all of them.
-        let mut best = (0, Path { index: ways[0], ranges: Vec::new() });
-        for way in ways {
-            let found = self.evaluate(|evaluation| ranges(way, first, evaluation)).await?;
-            let strength = strength(scan, way, &found);
+        let mut best = (0, Path { index: paths[0], ranges: Vec::new() });
+        for index in paths {
+            let found = self.evaluate(|evaluation| ranges(index, first, evaluation)).await?;
+            let strength = strength(scan, index, &found);
             if best.1.ranges.is_empty() || strength > best.0 {
-                best = (strength, Path { index: way, ranges: vec![found] });
+                best = (strength, Path { index, ranges: vec![found] });
             }
             if strength == NEAREST {
                 break;
@@ -149,17 +149,17 @@ pub(super) fn has_all(scan: &Scan, index: Option<&BoundIndex>, ask: Ask) -> bool
 ///
 /// # Errors
 /// The index that the statement demands is none of them.
-pub(super) fn ways<'q>(
+pub(super) fn paths<'q>(
     scan: &'q Scan,
     conditions: &[&Node],
 ) -> Result<Vec<Option<&'q BoundIndex>>> {
-    let mut ways = Vec::new();
+    let mut paths = Vec::new();
     if !scan.is_forced || scan.indexes.is_empty() {
-        ways.push(None);
+        paths.push(None);
     }
     for index in scan.indexes.iter().map(|index| &**index) {
         match hidden_column(scan, index, conditions) {
-            None => ways.push(Some(index)),
+            None => paths.push(Some(index)),
             Some(column) if scan.is_forced => {
                 return Err(Error::invalid_argument(format!(
                     "The null filtered index {} cannot answer this query: it leaves out rows with \
@@ -170,17 +170,17 @@ pub(super) fn ways<'q>(
             Some(_) => {}
         }
     }
-    Ok(ways)
+    Ok(paths)
 }
 
 /// The strength of the whole key of a row, or of no keys at all.
 const NEAREST: usize = usize::MAX;
 
 /// Returns how much a path leaves out with these ranges.
-pub(super) fn strength(scan: &Scan, way: Option<&BoundIndex>, ranges: &[KeyRange]) -> usize {
+pub(super) fn strength(scan: &Scan, index: Option<&BoundIndex>, ranges: &[KeyRange]) -> usize {
     match keys::strength(ranges) {
         // Nothing is nearer than the whole key of a row.
-        most if way.is_none() && most == 2 * scan.table.primary_key.len() => NEAREST,
+        most if index.is_none() && most == 2 * scan.table.primary_key.len() => NEAREST,
         strength => strength,
     }
 }

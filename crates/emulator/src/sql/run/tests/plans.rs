@@ -1,4 +1,4 @@
-//! The way to rows never changes which rows there are: random statements by keys and indexes beside
+//! The access path never changes which rows there are: random statements by keys and indexes beside
 //! the same ones on a table that can only be scanned.
 
 use super::*;
