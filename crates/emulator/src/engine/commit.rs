@@ -1,31 +1,20 @@
 //! The moment in which a transaction's writes become everybody's.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::error::{Code, Error, Result};
 use super::locks::{Lock, Mode};
-use super::mutation::{Drafts, Mutation, Target};
+use super::mutation::{At, Mutation, Target, WriteSet, Writes};
 use super::schema::Schema;
 use super::state::{State, Step};
 use super::store::Row;
-use super::touched::Touched;
 use super::transaction::{Committed, Concurrency, Status, TransactionId};
 use super::value::Timestamp;
 
 /// The most cells and entries of indexes that one commit may write.
 pub const MUTATIONS_MAX: usize = 80_000;
-
-/// The writes of some mutations, and the locks that this takes.
-#[derive(Default)]
-struct Applied {
-    drafts: Drafts,
-    locks: Vec<(String, Lock)>,
-    /// How many cells get their default.
-    filled: usize,
-    touched: HashMap<String, Touched>,
-}
 
 impl State {
     /// Commits now, if nothing is in the way. A failure ends the transaction.
@@ -46,7 +35,7 @@ impl State {
             }
             Ok(Step::Blocked(..)) => {}
             Err(error) => {
-                self.finish(id, Status::Failed { error: error.clone(), committing: true });
+                self.finish(id, Status::CommitFailed(error.clone()));
             }
         }
         attempt
@@ -58,14 +47,12 @@ impl State {
         mutations: &[Mutation],
         now: Timestamp,
     ) -> Result<Step<Committed>> {
-        let transaction = self.open_transaction(id, now)?;
-        let cells = mutations.iter().map(Mutation::cell_count).sum::<usize>();
-        let mutation_count = cells + transaction.draft_cells;
-        check_count(mutation_count)?;
-        let writes = !mutations.is_empty() || !transaction.draft.is_empty();
+        let transaction = self.transaction(id)?;
+        let (mut writes, snapshot) = (transaction.writes.clone(), transaction.snapshot);
+        check_count(writes.cells + mutations.iter().map(Mutation::cell_count).sum::<usize>())?;
         // Without writes there is nothing that an outdated read could have misled.
-        if let Some(snapshot) = transaction.snapshot
-            && writes
+        if let Some(snapshot) = snapshot
+            && !(mutations.is_empty() && writes.rows.is_empty())
             && !self.is_broken()
             && !self.unchanged(id, snapshot)
         {
@@ -74,56 +61,43 @@ impl State {
             )));
         }
         let timestamp = self.next_timestamp(now);
-        let written = self.transactions.get(&id);
-        let (draft, mut locks, touched) = match written {
-            Some(own) => (own.draft.clone(), own.draft_locks.clone(), own.touched.clone()),
-            None => Default::default(),
-        };
-        let base = Timestamp::MAX;
-        let applied =
-            self.apply_mutations((&draft, touched), mutations, base, (timestamp, true))?;
-        let mutation_count = mutation_count + applied.filled;
+        let at = At { base: Timestamp::MAX, now: timestamp, committing: true };
+        writes.lay(self.applied(&writes, mutations, at)?);
+        // Others may have written since the statements ran, so their entries are made again. Until
+        // then the old ones are none: they would count as entries of other rows.
+        writes.rows.retain(|name, _| self.schema.table(name).is_some());
+        let follows = self.consequences(&writes.rows, None, at)?;
+        let mutation_count = writes.cells + follows.changed_entries;
         check_count(mutation_count)?;
-        let mut drafts = laid_over(draft, applied.drafts);
-        locks.extend(applied.locks);
-        // Others may have written since the statements ran, so their entries are made again.
-        drafts.retain(|name, _| self.schema.table(name).is_some());
-        let follows = self.consequences(&drafts, None, Timestamp::MAX, timestamp)?;
-        let mutation_count = mutation_count + follows.changed_entries;
-        check_count(mutation_count)?;
-        locks.extend(follows.locks);
-        drafts.extend(follows.entries);
-        if let Some(blocked) = self.acquire(id, &locks, false, now) {
-            return Ok(Step::Blocked(blocked, locks));
+        writes.locks.extend(follows.locks);
+        writes.lay_rows(follows.entries);
+        if let Some(blocked) = self.acquire(id, &writes.locks, false, now) {
+            return Ok(Step::Blocked(blocked, writes.locks));
         }
-        self.write(drafts, timestamp)?;
+        self.write(writes.rows, timestamp)?;
         self.last_timestamp = timestamp;
         self.forget_old_versions(now);
         Ok(Step::Done(Committed { timestamp, mutation_count }))
     }
 
-    /// Applies mutations, one after another, to what a transaction has written and to the rows of
-    /// `base`. Each has to leave every row of an interleaved table with its parent; all else that a
-    /// schema asks for is asked of what the last one leaves.
-    ///
-    /// With `committing`, `now` is the commit's timestamp; before, nothing later can be written.
-    fn apply_mutations(
-        &self,
-        (draft, touched): (&Drafts, HashMap<String, Touched>),
-        mutations: &[Mutation],
-        base: Timestamp,
-        (now, committing): (Timestamp, bool),
-    ) -> Result<Applied> {
-        let mut applied = Applied { touched, ..Applied::default() };
+    /// Works mutations out, one after another, over what a transaction has written. Each has to
+    /// leave every row of an interleaved table with its parent; all else that a schema asks for is
+    /// asked of what the last one leaves.
+    fn applied(&self, before: &WriteSet, mutations: &[Mutation], at: At) -> Result<WriteSet> {
+        let mut applied = WriteSet {
+            cells: mutations.iter().map(Mutation::cell_count).sum(),
+            touched: before.touched.clone(),
+            ..WriteSet::default()
+        };
         let mut waiting: VecDeque<Cow<'_, Mutation>> =
             mutations.iter().map(Cow::Borrowed).collect();
         while let Some(mutation) = waiting.pop_front() {
             let (table, data) = self.table(mutation.table())?;
             let name = table.name.to_ascii_lowercase();
             let is_asked = matches!(mutation, Cow::Borrowed(_));
-            let layers = [&applied.drafts, draft];
             if let Mutation::Delete { keys, .. } = &*mutation {
-                let follow = self.cascades_of(table, keys, &layers, base)?;
+                let layers = [&applied.rows, &before.rows];
+                let follow = self.cascades_of(table, keys, &layers, at.base)?;
                 follow.into_iter().for_each(|delete| waiting.push_front(Cow::Owned(delete)));
             }
             let columns = self.cascading_columns(table);
@@ -134,17 +108,15 @@ impl State {
                 schema: &self.schema,
                 table,
                 rows: &data.rows,
-                below: draft.get(&name),
-                draft: applied.drafts.entry(name.clone()).or_default(),
-                base,
-                now,
-                committing,
+                below: before.rows.get(&name),
+                writes: applied.rows.entry(name.clone()).or_default(),
+                at,
                 filled: 0,
                 cascades,
             };
             let moved = target.apply(&mutation, &mut locks)?;
-            applied.filled += target.filled;
-            self.check_interleaved(table, &moved, &[&applied.drafts, draft], base)?;
+            applied.cells += target.filled;
+            self.check_interleaved(table, &moved, &[&applied.rows, &before.rows], at.base)?;
             for child in self.cascades_to(&table.name) {
                 let mutation =
                     Mutation::Delete { table: child.name.clone(), keys: moved.gone.clone() };
@@ -155,16 +127,16 @@ impl State {
         Ok(applied)
     }
 
-    /// Makes drafts into versions.
-    fn write(&mut self, drafts: Drafts, timestamp: Timestamp) -> Result<()> {
+    /// Makes the writes into versions.
+    fn write(&mut self, writes: Writes, timestamp: Timestamp) -> Result<()> {
         let schema = Arc::clone(&self.schema);
         let mut rows = Vec::new();
-        for (name, drafts) in drafts {
-            for (key, draft) in drafts {
+        for (name, writes) in writes {
+            for (key, write) in writes {
                 let Some((table, data)) = schema.relation(&name).zip(self.tables.get(&name)) else {
                     continue;
                 };
-                let cells = draft.over(table, data.rows.latest(&key))?;
+                let cells = write.over(table, data.rows.latest(&key))?;
                 let row: Option<Row> = cells.map(|cells| {
                     cells.into_iter().map(|cell| cell.into_value(timestamp)).collect()
                 });
@@ -183,27 +155,29 @@ impl State {
         Ok(())
     }
 
-    /// Adds the writes of a statement to an open transaction's draft, if nothing is in the way.
+    /// Adds the writes of a statement to those of an open transaction, if nothing is in the way.
     ///
     /// Other transactions see them when it commits. A failure ends the transaction, as in Cloud
     /// Spanner, unless the write is one that only this engine doesn't know.
-    pub fn try_draft(
+    pub fn try_write(
         &mut self,
         id: TransactionId,
         mutations: &[Mutation],
         now: Timestamp,
     ) -> Result<Step<()>> {
-        let drafted = self.draft(id, mutations, now);
-        match &drafted {
+        let buffered = self.buffer(id, mutations, now);
+        match &buffered {
             Err(error) if error.code() != Code::Unimplemented => {
-                self.finish(id, Status::failed(error.clone()));
+                self.finish(id, Status::Failed(error.clone()));
             }
             _ => {}
         }
-        drafted
+        buffered
     }
 
-    fn draft(
+    /// Buffers the writes of a statement. It locks, or records, what the statement has read; what it
+    /// writes is locked when it commits.
+    fn buffer(
         &mut self,
         id: TransactionId,
         mutations: &[Mutation],
@@ -214,13 +188,12 @@ impl State {
             Concurrency::Pessimistic => Timestamp::MAX,
             Concurrency::Optimistic => self.snapshot(id, now),
         };
-        let Some(transaction) = self.transactions.get(&id) else { return Ok(Step::Done(())) };
-        let before = (&transaction.draft, transaction.touched.clone());
-        let applied = self.apply_mutations(before, mutations, base, (now, false))?;
-        let below = Some(&transaction.draft);
-        let follows = self.consequences(&applied.drafts, below, base, Timestamp::MAX)?;
+        let at = At { base, now, committing: false };
+        let before = &self.transaction(id)?.writes;
+        let mut applied = self.applied(before, mutations, at)?;
+        let follows = self.consequences(&applied.rows, Some(&before.rows), at)?;
         let mut reads = reads_of(&self.schema, &applied.locks);
-        reads.extend(follows.looked_at);
+        reads.extend(follows.reads);
         match concurrency {
             Concurrency::Optimistic => self.record_reads(id, &reads),
             Concurrency::Pessimistic => {
@@ -229,23 +202,10 @@ impl State {
                 }
             }
         }
-        let transaction = self.open_transaction(id, now)?;
-        let draft = laid_over(std::mem::take(&mut transaction.draft), applied.drafts);
-        transaction.draft = laid_over(draft, follows.entries);
-        transaction.touched = applied.touched;
-        transaction.draft_cells +=
-            mutations.iter().map(Mutation::cell_count).sum::<usize>() + applied.filled;
-        transaction.draft_locks.extend(applied.locks);
+        applied.lay_rows(follows.entries);
+        self.open_transaction(id, now)?.writes.lay(applied);
         Ok(Step::Done(()))
     }
-}
-
-/// Returns a transaction's earlier writes, with the present ones laid over them.
-fn laid_over(mut below: Drafts, above: Drafts) -> Drafts {
-    for (table, drafts) in above {
-        below.entry(table).or_default().extend(drafts);
-    }
-    below
 }
 
 fn check_count(mutation_count: usize) -> Result<()> {
@@ -258,8 +218,7 @@ fn check_count(mutation_count: usize) -> Result<()> {
 }
 
 /// Returns what a statement that wants to write this has read: whether the rows are there, and the
-/// cells that it copied into entries of indexes. It holds these like any other read; what it writes
-/// is locked when it commits.
+/// cells that it copied into entries of indexes.
 fn reads_of(schema: &Schema, wanted: &[(String, Lock)]) -> Vec<(String, Lock)> {
     let read = |(table, lock): &(String, Lock)| {
         let mut read = Lock::existence(lock.range.clone());

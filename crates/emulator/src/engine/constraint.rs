@@ -7,41 +7,40 @@ use super::error::{Code, Error, Result};
 use super::foreign_key::References;
 use super::index::BoundIndex;
 use super::locks::Lock;
-use super::mutation::{Draft, Drafts, Moved, check_key_size};
+use super::mutation::{At, Moved, RowWrite, Writes, check_key_size};
 use super::state::State;
 use super::table::{OnDelete, Table};
 use super::value::{Key, KeyRange, Timestamp, Value};
 use super::view::View;
 
-/// The consequences of some drafts.
+/// The consequences of some writes.
 #[derive(Default)]
 pub(super) struct Consequences {
     /// The entries of indexes that come and go.
-    pub entries: Drafts,
+    pub entries: Writes,
     /// The locks that the commit needs for those.
     pub locks: Vec<(String, Lock)>,
     /// How many entries of indexes come and go; one that is replaced does both.
     pub changed_entries: usize,
-    /// The ranges that were read to find out that all is well.
-    pub looked_at: Vec<(String, Lock)>,
+    /// What was read to find out that all is well.
+    pub reads: Vec<(String, Lock)>,
 }
 
 impl State {
-    /// Finds out what follows from `written`, laid over `below` and the rows of `base`. A commit
-    /// timestamp that isn't known yet counts as `stamp`.
+    /// Finds out what follows from `written`, laid over `below` and the rows that are there.
     pub fn consequences(
         &self,
-        written: &Drafts,
-        below: Option<&Drafts>,
-        base: Timestamp,
-        stamp: Timestamp,
+        written: &Writes,
+        below: Option<&Writes>,
+        at: At,
     ) -> Result<Consequences> {
+        let (base, timestamp) = (at.base, at.commit_timestamp());
         let mut found = Consequences::default();
         let mut references = Vec::new();
-        let layers: Vec<&Drafts> = [written].into_iter().chain(below).collect();
+        let layers: Vec<&Writes> = [written].into_iter().chain(below).collect();
         let before = View { state: self, layers: &layers[1..], base };
         let after = View { state: self, layers: &layers, base };
-        for (name, drafts) in written {
+        for (name, writes) in written {
             let Some(table) = self.schema.table(name) else { continue };
             let indexes: Vec<_> = self.schema.indexes_of(name).collect();
             let has_children = self.schema.children_of(name).next().is_some();
@@ -50,62 +49,60 @@ impl State {
             if is_alone && keys.is_empty() && table.is_plain() {
                 continue;
             }
-            for key in drafts.keys() {
+            for key in writes.keys() {
                 let old = before.row(table, name, key)?;
                 let new = after.row(table, name, key)?;
                 if let Some(row) = &new {
                     let values: Vec<Value> =
-                        row.iter().map(|cell| cell.clone().into_value(stamp)).collect();
+                        row.iter().map(|cell| cell.clone().into_value(timestamp)).collect();
                     check_row(table, key, &values)?;
                 }
                 keys.note(old.as_deref(), new.as_deref());
                 if old.is_none() && new.is_some() {
-                    found.looked_at.extend(self.check_parent(table, key, &after)?);
+                    found.reads.extend(self.check_parent(table, key, &after)?);
                 }
                 if old.is_some() && new.is_none() {
                     let children: Vec<&Table> = self.schema.children_of(&table.name).collect();
                     let range = KeyRange::prefix(key.clone());
-                    found.looked_at.extend(check_children(table, &children, &range, &after)?);
+                    found.reads.extend(check_children(table, &children, &range, &after)?);
                 }
                 for index in &indexes {
-                    change_entry(index, old.as_deref(), new.as_deref(), stamp, &mut found)?;
+                    change_entry(index, old.as_deref(), new.as_deref(), timestamp, &mut found)?;
                 }
             }
             references.push(keys);
         }
         self.check_unique(below, base, &mut found)?;
-        let mut looked_at = std::mem::take(&mut found.looked_at);
-        let layers: Vec<&Drafts> = [written, &found.entries].into_iter().chain(below).collect();
-        let view = View { state: self, layers: &layers, base };
+        let with_entries: Vec<&Writes> =
+            [written, &found.entries].into_iter().chain(below).collect();
+        let view = View { state: self, layers: &with_entries, base };
         for keys in references {
-            looked_at.extend(
-                keys.check(&view)?.into_iter().map(|(name, range)| (name, Lock::existence(range))),
-            );
+            let ranges = keys.check(&view)?.into_iter();
+            found.reads.extend(ranges.map(|(name, range)| (name, Lock::existence(range))));
         }
-        found.looked_at = looked_at;
         Ok(found)
     }
 
     /// Makes sure that no two rows have the same key in a unique index.
     fn check_unique(
         &self,
-        below: Option<&Drafts>,
+        below: Option<&Writes>,
         base: Timestamp,
         found: &mut Consequences,
     ) -> Result<()> {
-        let layers: Vec<&Drafts> = [&found.entries].into_iter().chain(below).collect();
+        let layers: Vec<&Writes> = [&found.entries].into_iter().chain(below).collect();
         let view = View { state: self, layers: &layers, base };
         for (name, entries) in &found.entries {
             let Some(index) = self.schema.index(name).filter(|index| index.definition.unique)
             else {
                 continue;
             };
-            for (key, draft) in entries {
-                if matches!(draft, Draft::Deleted) {
+            for (key, write) in entries {
+                if matches!(write, RowWrite::Deleted) {
                     continue;
                 }
                 let range = KeyRange::prefix(Key(key.0[..index.key_parts()].to_vec()));
-                found.looked_at.push((name.clone(), Lock::existence(range.clone())));
+                found.reads.push((name.clone(), Lock::existence(range.clone())));
                 if view.keys(name, &range, 2).len() > 1 {
                     return Err(Error::new(
                         Code::AlreadyExists,
@@ -126,7 +123,7 @@ impl State {
         &self,
         table: &Table,
         moved: &Moved,
-        layers: &[&Drafts],
+        layers: &[&Writes],
         base: Timestamp,
     ) -> Result<()> {
         let after = View { state: self, layers, base };
@@ -186,7 +183,7 @@ fn check_children(
     range: &KeyRange,
     after: &View<'_>,
 ) -> Result<Vec<(String, Lock)>> {
-    let mut looked_at = Vec::with_capacity(children.len());
+    let mut reads = Vec::with_capacity(children.len());
     for child in children {
         let name = child.name.to_ascii_lowercase();
         if let Some(Key(parts)) = after.keys(&name, range, 2).first() {
@@ -197,20 +194,20 @@ fn check_children(
                 table.name, child.name
             )));
         }
-        looked_at.push((name, Lock::existence(range.clone())));
+        reads.push((name, Lock::existence(range.clone())));
     }
-    Ok(looked_at)
+    Ok(reads)
 }
 
 fn change_entry(
     index: &BoundIndex,
     old: Option<&[Cell]>,
     new: Option<&[Cell]>,
-    stamp: Timestamp,
+    commit_timestamp: Timestamp,
     found: &mut Consequences,
 ) -> Result<()> {
-    let old = old.and_then(|row| index.entry(row, stamp));
-    let new = new.and_then(|row| index.entry(row, stamp));
+    let old = old.and_then(|row| index.entry(row, commit_timestamp));
+    let new = new.and_then(|row| index.entry(row, commit_timestamp));
     if old == new {
         return Ok(());
     }
@@ -219,12 +216,12 @@ fn change_entry(
         check_key_size("index", &index.definition.name, &values)?;
     }
     let name = index.definition.name.to_ascii_lowercase();
-    let gone = old.map(|(key, _)| (key, Draft::Deleted));
-    let come = new.map(|(key, cells)| (key, Draft::Row(cells)));
-    for (key, draft) in gone.into_iter().chain(come) {
+    let gone = old.map(|(key, _)| (key, RowWrite::Deleted));
+    let come = new.map(|(key, cells)| (key, RowWrite::Row(cells)));
+    for (key, write) in gone.into_iter().chain(come) {
         let lock = Lock::rows(KeyRange::prefix(key.clone()), index.entries.columns.len());
         found.locks.push((name.clone(), lock));
-        found.entries.entry(name.clone()).or_default().insert(key, draft);
+        found.entries.entry(name.clone()).or_default().insert(key, write);
         found.changed_entries += 1;
     }
     Ok(())

@@ -255,7 +255,7 @@ impl Database {
     /// # Errors
     /// As [`Database::commit`], and like there they end the transaction.
     pub async fn write(&self, id: TransactionId, mutations: &[Mutation]) -> Result<()> {
-        self.request(id).run(|state, now| state.try_draft(id, mutations, now)).await
+        self.request(id).run(|state, now| state.try_write(id, mutations, now)).await
     }
 
     /// Commits a read-write transaction. When this returns, the clock has passed the timestamp.
@@ -309,7 +309,7 @@ impl Database {
             return false;
         }
         let open = state.open_transaction(id, self.now()).is_ok();
-        state.finish(id, Status::failed(error));
+        state.finish(id, Status::Failed(error));
         open
     }
 
@@ -325,7 +325,7 @@ impl Database {
             return Ok(committed);
         }
         state.open_transaction(id, now)?;
-        state.finish(id, Status::Failed { error: error.clone(), committing: true });
+        state.finish(id, Status::CommitFailed(error.clone()));
         Err(error)
     }
 
@@ -344,7 +344,7 @@ impl Database {
         state.transactions.get(&id).is_some_and(|transaction| {
             !(transaction.locked.is_empty()
                 && transaction.reads.is_empty()
-                && transaction.draft.is_empty())
+                && transaction.writes.rows.is_empty())
         })
     }
 
@@ -352,8 +352,12 @@ impl Database {
     /// long.
     pub fn was_aborted(&self, id: TransactionId) -> bool {
         let state = self.state();
-        let status = state.transactions.get(&id).map(|transaction| &transaction.status);
-        matches!(status, Some(Status::Failed { error, .. }) if error.code() == Code::Aborted)
+        match state.transactions.get(&id).map(|transaction| &transaction.status) {
+            Some(Status::Failed(error) | Status::CommitFailed(error)) => {
+                error.code() == Code::Aborted
+            }
+            _ => false,
+        }
     }
 
     /// Removes every row in every version, as if the disk had been lost; the tables stay. Open

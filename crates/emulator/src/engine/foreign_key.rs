@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::cell::Cell;
 use super::error::{Error, Result};
-use super::mutation::{Drafts, Mutation};
+use super::mutation::{Mutation, Writes};
 use super::schema::Schema;
 use super::state::State;
 use super::table::{ForeignKey, OnDelete, Table};
@@ -161,7 +161,7 @@ impl State {
         &self,
         table: &Table,
         ranges: &[KeyRange],
-        layers: &[&Drafts],
+        layers: &[&Writes],
         base: Timestamp,
     ) -> Result<Vec<Mutation>> {
         let view = View { state: self, layers, base };

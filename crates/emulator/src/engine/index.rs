@@ -139,10 +139,10 @@ impl BoundIndex {
     }
 
     /// Returns the entry for a row of the table, with its key; `None` where NULL keeps it out. A
-    /// commit timestamp that isn't known yet counts as `stamp`.
-    pub(super) fn entry(&self, row: &[Cell], stamp: Timestamp) -> Option<(Key, Vec<Cell>)> {
+    /// commit timestamp that isn't known yet counts as this one.
+    pub(super) fn entry(&self, row: &[Cell], commit: Timestamp) -> Option<(Key, Vec<Cell>)> {
         let cells: Vec<Cell> = self.sources.iter().map(|at| row[*at].clone()).collect();
-        let values: Vec<Value> = cells.iter().map(|cell| cell.clone().into_value(stamp)).collect();
+        let values: Vec<Value> = cells.iter().map(|cell| cell.clone().into_value(commit)).collect();
         if self.definition.null_filtered && values[..self.key_parts()].iter().any(Value::is_null) {
             return None;
         }

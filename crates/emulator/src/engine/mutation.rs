@@ -1,7 +1,7 @@
 //! The writes that a transaction wants, and their results.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::cell::Cell;
 use super::check::{
@@ -86,17 +86,65 @@ impl Mutation {
 }
 
 /// The writes of a transaction to one table that are not committed yet.
-pub(super) type TableDraft = BTreeMap<Key, Draft>;
+pub(super) type TableWrites = BTreeMap<Key, RowWrite>;
 
 /// The writes of a transaction, by table name in lower case.
-pub(super) type Drafts = BTreeMap<String, TableDraft>;
+pub(super) type Writes = BTreeMap<String, TableWrites>;
+
+/// All that a transaction is to commit, or what one statement adds to that.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WriteSet {
+    /// The rows, and the entries of indexes that statements have made of them.
+    pub rows: Writes,
+    /// How many cells count towards the limit of a commit.
+    pub cells: usize,
+    /// The locks that the commit needs.
+    pub locks: Vec<(String, Lock)>,
+    /// The rows touched so far in tables from which foreign keys cascade, by table name.
+    pub touched: HashMap<String, Touched>,
+}
+
+impl WriteSet {
+    /// Lays later writes over these.
+    pub fn lay(&mut self, later: WriteSet) {
+        self.lay_rows(later.rows);
+        self.cells += later.cells;
+        self.locks.extend(later.locks);
+        self.touched = later.touched;
+    }
+
+    /// Lays later rows over these.
+    pub fn lay_rows(&mut self, later: Writes) {
+        for (table, writes) in later {
+            self.rows.entry(table).or_default().extend(writes);
+        }
+    }
+}
+
+/// The moment for which writes are worked out.
+#[derive(Clone, Copy)]
+pub(super) struct At {
+    /// The moment whose rows count as there.
+    pub base: Timestamp,
+    /// The latest timestamp that may be written; in a commit, its own.
+    pub now: Timestamp,
+    /// True if this is the commit.
+    pub committing: bool,
+}
+
+impl At {
+    /// Returns the value that a commit timestamp counts as: until it is known, it is later than all.
+    pub fn commit_timestamp(&self) -> Timestamp {
+        if self.committing { self.now } else { Timestamp::MAX }
+    }
+}
 
 /// The cells that a mutation writes to one row, by the column's position.
 type Written = Vec<Option<Cell>>;
 
 /// A transaction's version of one row.
 #[derive(Clone, Debug)]
-pub(super) enum Draft {
+pub(super) enum RowWrite {
     /// A row of its own, whatever was there; one cell per column.
     Row(Vec<Cell>),
     /// Some columns of the row that is there.
@@ -105,19 +153,19 @@ pub(super) enum Draft {
     Deleted,
 }
 
-impl Draft {
+impl RowWrite {
     /// Returns the row that results where `stored` is.
     ///
-    /// Somebody else may have written other columns since the draft was made, so a patch has to be
+    /// Somebody else may have written other columns since the write was made, so a patch has to be
     /// laid over the row of the moment.
     ///
     /// # Errors
     /// A generated column has no value in that row, or one that the column cannot hold.
     pub fn over(&self, table: &Table, stored: Option<&Row>) -> Result<Option<Vec<Cell>>> {
         let mut cells = match self {
-            Draft::Row(cells) => cells.clone(),
-            Draft::Deleted => return Ok(None),
-            Draft::Patch(patch) => {
+            RowWrite::Row(cells) => cells.clone(),
+            RowWrite::Deleted => return Ok(None),
+            RowWrite::Patch(patch) => {
                 let Some(stored) = stored else { return Ok(None) };
                 let mut cells = cells_of(table, stored);
                 lay(patch.iter().cloned(), &mut cells);
@@ -177,15 +225,10 @@ pub(super) struct Target<'a> {
     pub table: &'a Table,
     pub rows: &'a Rows,
     /// The transaction's earlier writes.
-    pub below: Option<&'a TableDraft>,
+    pub below: Option<&'a TableWrites>,
     /// The present writes, laid over those.
-    pub draft: &'a mut TableDraft,
-    /// The moment whose rows count as there.
-    pub base: Timestamp,
-    /// The latest timestamp that may be written, and what the commit timestamp would be now.
-    pub now: Timestamp,
-    /// True if this is the commit, so that `now` really is the commit timestamp.
-    pub committing: bool,
+    pub writes: &'a mut TableWrites,
+    pub at: At,
     /// How many cells have got their default so far.
     pub filled: usize,
     /// The columns that others refer to by keys that cascade, and the rows that were touched since.
@@ -193,7 +236,7 @@ pub(super) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Applies one mutation to the draft; `locks` gets what it must hold.
+    /// Applies one mutation to the writes; `locks` gets what it must hold.
     pub fn apply(&mut self, mutation: &Mutation, locks: &mut Vec<Lock>) -> Result<Moved> {
         match mutation {
             Mutation::Write { kind, columns, cells, .. } => {
@@ -229,7 +272,7 @@ impl Target<'_> {
         }
         for (column, cell) in self.table.columns.iter().zip(&written) {
             if let Some(cell) = cell {
-                check_cell(self.table, column, cell, self.now)?;
+                check_cell(self.table, column, cell, self.at.now)?;
             }
         }
         let key = self.key(&written)?;
@@ -238,54 +281,70 @@ impl Target<'_> {
             _ => self.check_not_null(&written),
         };
         // A statement looks for the row first.
-        if self.committing {
+        if self.at.committing {
             not_null.clone()?;
         }
         let exists = self.exists(&key);
-        if let Some((columns, touched)) = &mut self.cascades {
-            if kind == WriteKind::Replace {
-                touched.delete(self.table, &KeyRange::prefix(key.clone()))?;
-            }
-            if columns.iter().any(|position| written[*position].is_some()) {
-                touched.write(self.table, &key)?;
-            }
-        }
-        match kind {
-            WriteKind::Insert if self.committing && self.is_written(&key) => {
-                return Err(Error::invalid_argument(format!(
-                    "Table {}: Row {key} is inserted twice in one commit.",
-                    self.table.name
-                )));
-            }
-            WriteKind::Insert if exists => return Err(already_exists(self.table, &key)),
-            WriteKind::Update if !exists => return Err(self.cannot_update(&key)),
-            _ => {}
-        }
+        self.touch(kind, &key, &written)?;
+        self.check_expected(kind, &key, exists)?;
         not_null?;
         let keeps_row = exists && kind != WriteKind::Replace;
         if !keeps_row {
             self.fill(&mut written, |_| true)?;
         }
         locks.extend(write_locks(self.table, &key, &written, keeps_row));
-        if !keeps_row {
-            let mut cells = vec![Cell::Value(Value::Null); self.table.columns.len()];
-            lay(written.into_iter(), &mut cells);
-            self.draft.insert(key.clone(), Draft::Row(cells));
-            return Ok(match exists {
-                true => Moved { gone: vec![KeyRange::prefix(key)], come: None },
-                false => Moved { gone: Vec::new(), come: Some(key) },
-            });
+        if keeps_row {
+            self.patch(key, written);
+            return Ok(Moved::default());
         }
+        let mut cells = vec![Cell::Value(Value::Null); self.table.columns.len()];
+        lay(written.into_iter(), &mut cells);
+        self.writes.insert(key.clone(), RowWrite::Row(cells));
+        Ok(match exists {
+            true => Moved { gone: vec![KeyRange::prefix(key)], come: None },
+            false => Moved { gone: Vec::new(), come: Some(key) },
+        })
+    }
+
+    /// Notes that a row is written, where others refer to the table by keys that cascade.
+    fn touch(&mut self, kind: WriteKind, key: &Key, written: &[Option<Cell>]) -> Result<()> {
+        let Some((columns, touched)) = &mut self.cascades else { return Ok(()) };
+        if kind == WriteKind::Replace {
+            touched.delete(self.table, &KeyRange::prefix(key.clone()))?;
+        }
+        match columns.iter().any(|position| written[*position].is_some()) {
+            true => touched.write(self.table, key),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a write that expects another state.
+    fn check_expected(&self, kind: WriteKind, key: &Key, exists: bool) -> Result<()> {
+        match kind {
+            WriteKind::Insert if self.at.committing && self.is_written(key) => {
+                Err(Error::invalid_argument(format!(
+                    "Table {}: Row {key} is inserted twice in one commit.",
+                    self.table.name
+                )))
+            }
+            WriteKind::Insert if exists => Err(already_exists(self.table, key)),
+            WriteKind::Update if !exists => Err(self.cannot_update(key)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes some columns of a row that is there.
+    fn patch(&mut self, key: Key, written: Written) {
         let below = self.below.and_then(|below| below.get(&key));
-        let before = || below.cloned().unwrap_or_else(|| Draft::Patch(vec![None; written.len()]));
-        match self.draft.entry(key).or_insert_with(before) {
-            Draft::Row(cells) => lay(written.into_iter(), cells),
-            Draft::Patch(patch) => {
+        let before =
+            || below.cloned().unwrap_or_else(|| RowWrite::Patch(vec![None; written.len()]));
+        match self.writes.entry(key).or_insert_with(before) {
+            RowWrite::Row(cells) => lay(written.into_iter(), cells),
+            RowWrite::Patch(patch) => {
                 patch.iter_mut().zip(written).for_each(|(cell, new)| *cell = new.or(cell.take()));
             }
-            Draft::Deleted => debug_assert!(false, "a deleted row does not exist"),
+            RowWrite::Deleted => debug_assert!(false, "a deleted row does not exist"),
         }
-        Ok(Moved::default())
     }
 
     /// Refuses an update that leaves a part of the key to its default.
@@ -305,29 +364,29 @@ impl Target<'_> {
 
     fn delete(&mut self, range: &KeyRange, locks: &mut Vec<Lock>) {
         locks.push(Lock::rows(range.clone(), self.table.columns.len()));
-        let stored = self.rows.range_at(range, self.base).map(|(key, _)| key);
-        let drafts = self.below.into_iter().chain([&*self.draft]);
-        let drafted = drafts.flat_map(|draft| range.of(draft)).map(|(key, _)| key);
-        let keys: Vec<Key> = stored.chain(drafted).cloned().collect();
+        let stored = self.rows.range_at(range, self.at.base).map(|(key, _)| key);
+        let layers = self.below.into_iter().chain([&*self.writes]);
+        let buffered = layers.flat_map(|writes| range.of(writes)).map(|(key, _)| key);
+        let keys: Vec<Key> = stored.chain(buffered).cloned().collect();
         for key in keys {
-            self.draft.insert(key, Draft::Deleted);
+            self.writes.insert(key, RowWrite::Deleted);
         }
     }
 
     /// Returns the transaction's version of a row so far.
-    fn drafted(&self, key: &Key) -> Option<&Draft> {
-        self.draft.get(key).or_else(|| self.below?.get(key))
+    fn buffered(&self, key: &Key) -> Option<&RowWrite> {
+        self.writes.get(key).or_else(|| self.below?.get(key))
     }
 
     /// Returns true if the row is one that this commit has written itself.
     fn is_written(&self, key: &Key) -> bool {
-        matches!(self.draft.get(key), Some(Draft::Row(_)))
+        matches!(self.writes.get(key), Some(RowWrite::Row(_)))
     }
 
     fn exists(&self, key: &Key) -> bool {
-        match self.drafted(key) {
-            Some(draft) => !matches!(draft, Draft::Deleted),
-            None => self.rows.at(key, self.base).is_some(),
+        match self.buffered(key) {
+            Some(write) => !matches!(write, RowWrite::Deleted),
+            None => self.rows.at(key, self.at.base).is_some(),
         }
     }
 
@@ -367,7 +426,9 @@ impl Target<'_> {
             Cell::CommitTimestamp if !self.schema.allows_commit_timestamp(self.table, position) => {
                 Err(commit_timestamp_not_allowed(self.table, &self.table.columns[position]))
             }
-            Cell::CommitTimestamp if self.committing => Ok(Cell::Value(Value::Timestamp(self.now))),
+            Cell::CommitTimestamp if self.at.committing => {
+                Ok(Cell::Value(Value::Timestamp(self.at.now)))
+            }
             cell => Ok(cell.clone()),
         }
     }
@@ -384,8 +445,8 @@ impl Target<'_> {
                 };
                 match value {
                     Value::Timestamp(named)
-                        if !column.allow_commit_timestamp || *named <= self.now => {}
-                    Value::Timestamp(named) if *named == Timestamp::MAX => *named = self.now,
+                        if !column.allow_commit_timestamp || *named <= self.at.now => {}
+                    Value::Timestamp(named) if *named == Timestamp::MAX => *named = self.at.now,
                     Value::Timestamp(named) => {
                         return Err(in_the_future(self.table, column, *named));
                     }
@@ -403,8 +464,8 @@ impl Target<'_> {
                 && wanted(position)
                 && written[position].is_none()
             {
-                let cell = self.stamped(position, &default.value(column, self.now)?)?;
-                check_cell(self.table, column, &cell, self.now)?;
+                let cell = self.stamped(position, &default.value(column, self.at.now)?)?;
+                check_cell(self.table, column, &cell, self.at.now)?;
                 written[position] = Some(cell);
                 self.filled += 1;
             }
@@ -434,8 +495,8 @@ impl Target<'_> {
     }
 
     fn cannot_update(&self, key: &Key) -> Error {
-        match self.drafted(key) {
-            Some(Draft::Deleted) => Error::invalid_argument(format!(
+        match self.buffered(key) {
+            Some(RowWrite::Deleted) => Error::invalid_argument(format!(
                 "Row {key} in {} was deleted and then updated in the same transaction.",
                 self.table.name
             )),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::cell::Cell;
 use super::error::{Error, Result};
 use super::locks::{Columns, Lock, Mode};
-use super::mutation::{Draft, TableDraft, cells_of};
+use super::mutation::{RowWrite, TableWrites, cells_of};
 use super::schema::Schema;
 use super::state::{State, Step, TableData};
 use super::store::Row;
@@ -83,13 +83,13 @@ impl Reading {
         self.ranges.is_empty() || self.wanted == 0
     }
 
-    /// The next rows, as they are at `moment` under a transaction's own writes.
+    /// The next rows, as they are at `moment` under a transaction's own writes to the table.
     fn page(
         &self,
         (table, data): (&Table, &TableData),
         positions: &[usize],
         moment: Timestamp,
-        draft: Option<&TableDraft>,
+        writes: Option<&TableWrites>,
     ) -> Result<Page> {
         let mut page = Page::default();
         let mut looked_at = 0;
@@ -98,10 +98,10 @@ impl Reading {
             return Ok(page);
         }
         for range in &self.ranges {
-            for (key, row) in drafted_rows(data, range, moment, draft) {
-                let row = match draft.and_then(|draft| draft.get(key)) {
+            for (key, row) in rows_under(data, range, moment, writes) {
+                let row = match writes.and_then(|writes| writes.get(key)) {
                     None => row.map(|row| project_row(row, positions)),
-                    Some(drafted) => project_draft(table, drafted, row, positions)?,
+                    Some(buffered) => project_write(table, buffered, row, positions)?,
                 };
                 bytes += row.iter().flatten().map(Value::size).sum::<usize>();
                 looked_at += 1;
@@ -156,13 +156,13 @@ fn project_row(row: &Row, positions: &[usize]) -> Vec<Value> {
     positions.iter().map(cell).collect()
 }
 
-fn project_draft(
+fn project_write(
     table: &Table,
-    draft: &Draft,
+    write: &RowWrite,
     stored: Option<&Row>,
     positions: &[usize],
 ) -> Result<Option<Vec<Value>>> {
-    let Some(cells) = draft.over(table, stored)? else { return Ok(None) };
+    let Some(cells) = write.over(table, stored)? else { return Ok(None) };
     let value = |position: &usize| match &cells[*position] {
         Cell::Value(value) => Ok(value.clone()),
         Cell::CommitTimestamp => Err(Error::invalid_argument(format!(
@@ -174,26 +174,26 @@ fn project_draft(
     positions.iter().map(value).collect::<Result<_>>().map(Some)
 }
 
-/// The rows of a range in order, and `None` for the keys that only the draft knows.
-fn drafted_rows<'a>(
+/// The rows of a range in order, and `None` for the keys that only the writes know.
+fn rows_under<'a>(
     data: &'a TableData,
     range: &'a KeyRange,
     moment: Timestamp,
-    draft: Option<&'a TableDraft>,
+    writes: Option<&'a TableWrites>,
 ) -> impl Iterator<Item = (&'a Key, Option<&'a Row>)> {
     let mut stored = data.rows.range_at(range, moment).peekable();
-    let mut drafted = draft.into_iter().flat_map(|draft| range.of(draft)).peekable();
+    let mut buffered = writes.into_iter().flat_map(|writes| range.of(writes)).peekable();
     std::iter::from_fn(move || {
-        let order = match (stored.peek(), drafted.peek()) {
-            (Some((stored, _)), Some((drafted, _))) => stored.cmp(drafted),
+        let order = match (stored.peek(), buffered.peek()) {
+            (Some((stored, _)), Some((buffered, _))) => stored.cmp(buffered),
             (Some(_), None) => Ordering::Less,
             (None, _) => Ordering::Greater,
         };
         if order == Ordering::Greater {
-            return drafted.next().map(|(key, _)| (key, None));
+            return buffered.next().map(|(key, _)| (key, None));
         }
         if order == Ordering::Equal {
-            drafted.next();
+            buffered.next();
         }
         stored.next().map(|(key, row)| (key, Some(row)))
     })
@@ -266,8 +266,8 @@ impl State {
         };
         let ((table, data), positions) = self.found(&reading.read)?;
         let name = table.name.to_ascii_lowercase();
-        let draft = self.transactions.get(&id).and_then(|t| t.draft.get(&name));
-        let page = reading.page((table, data), &positions, moment, draft)?;
+        let writes = self.transactions.get(&id).and_then(|t| t.writes.rows.get(&name));
+        let page = reading.page((table, data), &positions, moment, writes)?;
         let columns = columns(table, &positions);
         let mode = if reading.read.exclusive { Mode::Exclusive } else { Mode::Shared };
         let lock = |range| (name.clone(), Lock { range, columns: columns.clone(), mode });

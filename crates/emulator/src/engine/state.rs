@@ -1,6 +1,6 @@
 //! Everything a database holds, and the rules by which transactions get in each other's way.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use super::error::{Code, Error, Result};
 use super::locks::{Lock, LockTable, compete};
+use super::mutation::WriteSet;
 use super::schema::{Schema, in_lower_case};
 use super::store::Rows;
 use super::table::Table;
@@ -48,8 +49,8 @@ pub(super) struct State {
     /// The schemas before it and when each ended, oldest first, as far back as versions can be read.
     pub former: VecDeque<(Timestamp, Arc<Schema>)>,
     /// By name in lower case, like the schema.
-    pub tables: HashMap<String, TableData>,
-    pub transactions: HashMap<TransactionId, Transaction>,
+    pub tables: BTreeMap<String, TableData>,
+    pub transactions: BTreeMap<TransactionId, Transaction>,
     open: Vec<TransactionId>,
     finished: VecDeque<TransactionId>,
     /// The transactions that wait, and the locks they wait for. Younger transactions don't overtake
@@ -84,8 +85,8 @@ impl State {
         State {
             schema: Arc::default(),
             former: VecDeque::new(),
-            tables: HashMap::new(),
-            transactions: HashMap::new(),
+            tables: BTreeMap::new(),
+            transactions: BTreeMap::new(),
             open: Vec::new(),
             finished: VecDeque::new(),
             waiting: Vec::new(),
@@ -165,6 +166,11 @@ impl State {
         self.open.push(id);
     }
 
+    /// Returns a transaction, whatever has become of it.
+    pub fn transaction(&self, id: TransactionId) -> Result<&Transaction> {
+        self.transactions.get(&id).ok_or_else(|| transaction_not_found(id))
+    }
+
     /// Returns the transaction, if it can still be used.
     pub fn open_transaction(
         &mut self,
@@ -176,9 +182,9 @@ impl State {
             self.transactions.get_mut(&id).ok_or_else(|| transaction_not_found(id))?;
         match &transaction.status {
             Status::Open => Ok(transaction),
-            Status::Failed { error, committing: false } => Err(error.clone()),
-            Status::Failed { error, .. } if error.code() == Code::Aborted => Err(error.clone()),
-            Status::Failed { .. } | Status::Committed(_) | Status::RolledBack => {
+            Status::Failed(error) => Err(error.clone()),
+            Status::CommitFailed(error) if error.code() == Code::Aborted => Err(error.clone()),
+            Status::CommitFailed(_) | Status::Committed(_) | Status::RolledBack => {
                 Err(Error::failed_precondition(
                     "Cannot read or query using a transaction after it has been committed or rolledback.",
                 ))
@@ -206,7 +212,7 @@ impl State {
         self.waiting.len() < waited
     }
 
-    /// Ends a transaction and frees what it holds.
+    /// Ends a transaction, frees what it holds and wakes who waits for that. None ends otherwise.
     pub fn finish(&mut self, id: TransactionId, status: Status) {
         let Some(transaction) = self.transactions.get_mut(&id) else { return };
         if !matches!(transaction.status, Status::Open) {
@@ -214,9 +220,7 @@ impl State {
         }
         transaction.status = status;
         transaction.reads = Vec::new();
-        transaction.draft = BTreeMap::new();
-        transaction.draft_locks = Vec::new();
-        transaction.touched = HashMap::new();
+        transaction.writes = WriteSet::default();
         let (age, locked) = (transaction.age, std::mem::take(&mut transaction.locked));
         if let Some(age) = age {
             self.stop_waiting((age, id));
@@ -244,8 +248,12 @@ impl State {
                 "Cannot rollback a transaction after it has been committed.",
             )),
             // That it lost to another one stays known: the next attempt inherits its age.
-            Status::Failed { error, .. } if error.code() == Code::Aborted => Ok(()),
-            Status::Failed { .. } => {
+            Status::Failed(error) | Status::CommitFailed(error)
+                if error.code() == Code::Aborted =>
+            {
+                Ok(())
+            }
+            Status::Failed(_) | Status::CommitFailed(_) => {
                 transaction.status = Status::RolledBack;
                 Ok(())
             }
@@ -259,7 +267,7 @@ impl State {
     /// Aborts every open transaction, for the reason given.
     pub fn abort_all(&mut self, reason: &str) {
         for id in std::mem::take(&mut self.open) {
-            self.finish(id, Status::failed(Error::aborted(reason)));
+            self.finish(id, Status::Failed(Error::aborted(reason)));
         }
     }
 
@@ -327,7 +335,7 @@ impl State {
                 "Transaction {holder} aborted due to older transaction {} that needs its locks.",
                 asker.1
             );
-            self.finish(holder, Status::failed(Error::aborted(reason)));
+            self.finish(holder, Status::Failed(Error::aborted(reason)));
             return true;
         }
         false
@@ -346,7 +354,7 @@ impl State {
             _ => return false,
         };
         let error = Error::aborted(format!("Transaction {id} aborted {reason}."));
-        self.finish(id, Status::failed(error));
+        self.finish(id, Status::Failed(error));
         true
     }
 
@@ -387,14 +395,13 @@ impl State {
 
     /// Returns the answer of an earlier commit of this transaction, if there was one.
     pub fn committed(&self, id: TransactionId) -> Result<Option<Committed>> {
-        match self.transactions.get(&id).map(|transaction| &transaction.status) {
-            None => Err(transaction_not_found(id)),
-            Some(Status::Committed(committed)) => Ok(Some(*committed)),
-            Some(Status::RolledBack) => Err(Error::failed_precondition(
+        match &self.transaction(id)?.status {
+            Status::Committed(committed) => Ok(Some(*committed)),
+            Status::RolledBack => Err(Error::failed_precondition(
                 "Cannot commit a transaction after it has been rolled back.",
             )),
-            Some(Status::Failed { error, .. }) => Err(error.clone()),
-            Some(Status::Open) => Ok(None),
+            Status::Failed(error) | Status::CommitFailed(error) => Err(error.clone()),
+            Status::Open => Ok(None),
         }
     }
 }

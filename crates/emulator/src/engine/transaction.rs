@@ -1,13 +1,12 @@
 //! A database's knowledge of one read-write transaction.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
 use super::error::Error;
 use super::locks::Lock;
-use super::mutation::Drafts;
-use super::touched::Touched;
+use super::mutation::WriteSet;
 use super::value::Timestamp;
 
 /// How long a transaction may go without a request before it is aborted.
@@ -90,18 +89,9 @@ pub(super) enum Status {
     Committed(Committed),
     RolledBack,
     /// Over because of an error, which later requests get as well.
-    Failed {
-        error: Error,
-        /// True if a commit ran into it; reads that come after one are out of place.
-        committing: bool,
-    },
-}
-
-impl Status {
-    /// Over because of this error.
-    pub fn failed(error: Error) -> Status {
-        Status::Failed { error, committing: false }
-    }
+    Failed(Error),
+    /// The same of a commit. A read that comes after one is out of place.
+    CommitFailed(Error),
 }
 
 /// The age by which a transaction wins: the smaller one. The first part is when its first attempt
@@ -123,13 +113,8 @@ pub(super) struct Transaction {
     /// The reads of an optimistic transaction, which it must find unchanged when it commits: the locks that
     /// it would have taken, by table name in lower case.
     pub reads: Vec<(String, Lock)>,
-    /// The writes of its statements, by table name in lower case.
-    pub draft: Drafts,
-    pub draft_cells: usize,
-    /// The rows that they touched in tables from which foreign keys cascade, by table name.
-    pub touched: HashMap<String, Touched>,
-    /// The locks that the commit needs for the draft.
-    pub draft_locks: Vec<(String, Lock)>,
+    /// The writes of its statements.
+    pub writes: WriteSet,
     /// The tables where it holds locks, by name in lower case.
     pub locked: BTreeSet<String>,
 }
@@ -144,10 +129,7 @@ impl Transaction {
             requests: 0,
             snapshot: None,
             reads: Vec::new(),
-            draft: BTreeMap::new(),
-            draft_cells: 0,
-            touched: HashMap::new(),
-            draft_locks: Vec::new(),
+            writes: WriteSet::default(),
             locked: BTreeSet::new(),
         }
     }
