@@ -1,12 +1,10 @@
 //! A column's definition.
 
-use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use super::cell::Cell;
 use super::error::{Error, Result};
-use super::formula::Formula;
+use super::formula::{Expression, Formula, Shared};
 use super::value::{Timestamp, Type};
 
 /// The longest `STRING(n)`, in characters, and what `STRING(MAX)` means.
@@ -92,11 +90,8 @@ impl Column {
     }
 }
 
-/// An expression in a schema. The engine doesn't know the language; whoever reads DDL does.
-pub trait DefaultExpression: Send + Sync {
-    /// As it was written, without the parentheses around it.
-    fn text(&self) -> &str;
-
+/// An expression that gives a column of new rows its value.
+pub trait DefaultExpression: Expression {
     /// Checks that the column can have it for its default.
     ///
     /// # Errors
@@ -120,36 +115,13 @@ pub trait DefaultExpression: Send + Sync {
     fn value(&self, column: &Column, now: Timestamp) -> Result<Cell>;
 }
 
-/// `DEFAULT (…)`. Two are equal that were written in the same way.
-#[derive(Clone)]
-pub struct ColumnDefault(Arc<dyn DefaultExpression>);
+/// `DEFAULT (…)`.
+pub type ColumnDefault = Shared<dyn DefaultExpression>;
 
 impl ColumnDefault {
     /// Returns the default that an expression gives.
     pub fn new(expression: impl DefaultExpression + 'static) -> ColumnDefault {
-        ColumnDefault(Arc::new(expression))
-    }
-}
-
-impl Deref for ColumnDefault {
-    type Target = dyn DefaultExpression;
-
-    fn deref(&self) -> &Self::Target {
-        &*self.0
-    }
-}
-
-impl PartialEq for ColumnDefault {
-    fn eq(&self, other: &ColumnDefault) -> bool {
-        self.text() == other.text()
-    }
-}
-
-impl Eq for ColumnDefault {}
-
-impl fmt::Debug for ColumnDefault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ColumnDefault").field(&self.text()).finish()
+        Shared(Arc::new(expression))
     }
 }
 

@@ -58,7 +58,7 @@ pub use column::{BYTES_MAX_LENGTH, Column, ColumnDefault, DefaultExpression, STR
 pub use commit::MUTATIONS_MAX;
 pub use database::{Database, TransactionNumbers};
 pub use error::{Code, Detail, Error, Result};
-pub use formula::{Formula, RowExpression};
+pub use formula::{Expression, Formula, RowExpression, Shared};
 pub use index::{BoundIndex, Index, IndexColumn};
 pub use json::Json;
 pub use mutation::{Mutation, WriteKind};

@@ -7,8 +7,8 @@ use super::eval::{Evaluation, Rows, Stop};
 use super::params::Parameters;
 use super::plan::{NewValue, Node};
 use crate::engine::{
-    Cell, Code, Column, DefaultExpression, Error, Result, RowExpression, Schema, Timestamp, Type,
-    Value,
+    Cell, Code, Column, DefaultExpression, Error, Expression, Result, RowExpression, Schema,
+    Timestamp, Type, Value,
 };
 
 /// Functions whose value is another one each time.
@@ -62,11 +62,13 @@ fn evaluated(node: &Node, row: &[Value]) -> Result<Value> {
     }
 }
 
-impl DefaultExpression for Written {
+impl Expression for Written {
     fn text(&self) -> &str {
         &self.text
     }
+}
 
+impl DefaultExpression for Written {
     fn check(&self, column: &Column) -> Result<()> {
         if let Some(at) = first_subquery(&self.expr) {
             let message = "Cannot use non-scalar expressions inside column default.";
@@ -97,10 +99,6 @@ impl DefaultExpression for Written {
 }
 
 impl RowExpression for Written {
-    fn text(&self) -> &str {
-        &self.text
-    }
-
     fn names(&self) -> &[String] {
         &self.names
     }

@@ -2,7 +2,8 @@
 
 use super::{Parser, VERBS};
 use crate::engine::{
-    Cell, Column, ColumnDefault, DefaultExpression, Error, Kept, SchemaChange, Timestamp,
+    Cell, Column, ColumnDefault, DefaultExpression, Error, Expression, Kept, SchemaChange,
+    Timestamp,
 };
 use crate::sql::error::Result;
 
@@ -29,11 +30,13 @@ struct KeptDefault {
     lack: &'static str,
 }
 
-impl DefaultExpression for KeptDefault {
+impl Expression for KeptDefault {
     fn text(&self) -> &str {
         &self.text
     }
+}
 
+impl DefaultExpression for KeptDefault {
     fn check(&self, _: &Column) -> crate::engine::Result<()> {
         Ok(())
     }
