@@ -62,8 +62,10 @@ export class Leader {
     }
   }
 
-  #ask(path, body) {
+  async #ask(path, body) {
     const headers = { 'Content-Type': 'application/json' };
-    return fetch(this.#agent + path, { method: 'POST', headers, body: JSON.stringify(body) });
+    const answer = await fetch(this.#agent + path, { method: 'POST', headers, body: JSON.stringify(body) });
+    if (!answer.ok) throw new Error(`${answer.status} ${await answer.text()}`);
+    return answer;
   }
 }

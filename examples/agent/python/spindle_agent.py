@@ -42,7 +42,7 @@ class Leader:
         while True:
             try:
                 work()
-            except OSError as error:
+            except (OSError, ValueError, http.client.HTTPException) as error:
                 print("agent:", error)
             time.sleep(pause)
 
@@ -69,4 +69,7 @@ class Leader:
     def _ask(self, path, body):
         connection = http.client.HTTPConnection(self.agent)
         connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-        return connection.getresponse()
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise OSError(f"{answer.status} {answer.read().decode()}")
+        return answer

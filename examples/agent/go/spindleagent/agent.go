@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
 	"strings"
@@ -59,8 +60,11 @@ type Leader struct {
 
 // New contends for the lock through the agent at this host and port.
 func New(agent, lock, id string) *Leader {
-	wanted := fmt.Sprintf(`{"locks":[%q],"id":%q,"lease":"4s","heartbeat_timeout":"2s"}`, lock, id)
-	l := &Leader{agent: "http://" + agent, wanted: wanted}
+	// Texts and lists of them are always JSON.
+	wanted, _ := json.Marshal(map[string]any{
+		"locks": []string{lock}, "id": id, "lease": "4s", "heartbeat_timeout": "2s",
+	})
+	l := &Leader{agent: "http://" + agent, wanted: string(wanted)}
 	go func() {
 		for ; ; time.Sleep(200 * time.Millisecond) {
 			log.Print("agent: ", l.follow())
@@ -132,5 +136,11 @@ func (l *Leader) told(event, data string) error {
 }
 
 func (l *Leader) ask(path, body string) (*http.Response, error) {
-	return http.Post(l.agent+path, "application/json", strings.NewReader(body))
+	answer, err := http.Post(l.agent+path, "application/json", strings.NewReader(body))
+	if err != nil || answer.StatusCode == http.StatusOK {
+		return answer, err
+	}
+	defer answer.Body.Close()
+	reason, err := io.ReadAll(answer.Body)
+	return nil, errors.Join(fmt.Errorf("%s %s", answer.Status, reason), err)
 }

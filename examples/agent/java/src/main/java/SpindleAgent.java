@@ -98,7 +98,7 @@ final class SpindleAgent {
     clock.addProperty("monotonic_ns", Long.toString(System.nanoTime()));
     wanted.add("clock", clock);
     String[] event = {""};
-    try (Stream<String> lines = ask("/v1/lead", wanted, BodyHandlers.ofLines())) {
+    try (Stream<String> lines = ask("/v1/lead", wanted)) {
       lines.forEach(
           line -> {
             if (line.startsWith("event: ")) {
@@ -131,18 +131,21 @@ final class SpindleAgent {
     // The agent can't tell a stopped process by its connection.
     String mine = claim;
     if (mine != null) {
-      ask("/v1/claims/" + mine + "/heartbeat", new JsonObject(), BodyHandlers.discarding());
+      ask("/v1/claims/" + mine + "/heartbeat", new JsonObject()).forEach(line -> {});
     }
   }
 
-  private <T> T ask(String path, JsonObject body, HttpResponse.BodyHandler<T> handler)
-      throws IOException, InterruptedException {
+  private Stream<String> ask(String path, JsonObject body) throws IOException, InterruptedException {
     HttpRequest request =
         HttpRequest.newBuilder(URI.create(agent + path))
             .version(HttpClient.Version.HTTP_1_1)
             .header("Content-Type", "application/json")
             .POST(HttpRequest.BodyPublishers.ofString(body.toString()))
             .build();
-    return client.send(request, handler).body();
+    HttpResponse<Stream<String>> answer = client.send(request, BodyHandlers.ofLines());
+    if (answer.statusCode() != 200) {
+      throw new IOException(answer.statusCode() + " " + String.join(" ", answer.body().toList()));
+    }
+    return answer.body();
   }
 }
