@@ -4,8 +4,8 @@
 //! cargo run --example fenced_orders
 //! ```
 //!
-//! A process acquires the lock, writes orders and hands its fence to a clerk in another process, so to
-//! speak. Then it is cut off, and the next one acquires the lock. The clerk, who has heard of nothing, goes on
+//! A process acquires the lock, writes orders and gives its fence as text to a delegate, which stands for
+//! another process. Then it is cut off, and the next one acquires the lock. The delegate has heard of nothing, and goes on
 //! writing in every way there is. The content of the table is then judged from outside.
 
 use std::time::Duration;
@@ -42,13 +42,13 @@ async fn main() -> Result<(), Failure> {
     let term = acquire(machine.endpoint(), "a").await?;
     println!("a holds the lock under {}", term.token());
     // A fence travels to whoever works for the same term.
-    let letter = serde_json::to_string(&term.fence())?;
-    println!("its clerk gets the fence by mail: {letter}");
-    let clerk: Fence = serde_json::from_str(&letter)?;
-    for (id, written) in write_in_every_way(&client, &clerk, "on-time").await {
+    let text = serde_json::to_string(&term.fence())?;
+    println!("its delegate gets the fence as text: {text}");
+    let delegate: Fence = serde_json::from_str(&text)?;
+    for (id, written) in write_in_every_way(&client, &delegate, "on-time").await {
         written.map_err(|error| format!("{id}, within the term: {error}"))?;
     }
-    println!("the clerk writes in 4 ways, and all arrive");
+    println!("the delegate writes in 4 ways, and all arrive");
 
     machine.cut_off().await;
     println!("a is cut off: Spanner hears of it no more");
@@ -59,9 +59,9 @@ async fn main() -> Result<(), Failure> {
     let here = term.fence().write(&client, [order("late-here")]).await;
     let Err(here) = here else { return Err("a wrote after its term".into()) };
     println!("a itself knows: {here}");
-    for (id, written) in write_in_every_way(&client, &clerk, "late").await {
+    for (id, written) in write_in_every_way(&client, &delegate, "late").await {
         match written {
-            Err(error) if is_fenced(&error) => println!("the clerk's {id} is refused: {error}"),
+            Err(error) if is_fenced(&error) => println!("the delegate's {id} is refused: {error}"),
             Err(error) => return Err(format!("{id}: {error}").into()),
             Ok(()) => return Err(format!("{id} was not refused").into()),
         }

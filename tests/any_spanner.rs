@@ -13,14 +13,14 @@
 
 #[path = "any_spanner/cases.rs"]
 mod cases;
+#[path = "any_spanner/conflicts.rs"]
+mod conflicts;
 #[path = "any_spanner/place.rs"]
 mod place;
 #[path = "any_spanner/points.rs"]
 mod points;
 #[path = "any_spanner/report.rs"]
 mod report;
-#[path = "any_spanner/rivals.rs"]
-mod rivals;
 
 use std::process::{Command, ExitCode};
 use std::sync::Arc;

@@ -4,13 +4,13 @@
 //! cargo run --example failover
 //! ```
 //!
-//! One leader is killed. One is stopped past its lease with a write decided; meanwhile a clerk, to
-//! which it gave its fence as text, sends that write. Spanner refuses the clerk, and the woken
-//! process refuses itself. One leader is asked to go. The verdict comes from outside: from the
+//! One leader is killed. One is stopped past its lease with a write decided; meanwhile a delegate, a
+//! process to which it gave its fence as text, sends that write. Spanner refuses the delegate, and the
+//! woken process refuses itself. One leader is asked to go. The verdict comes from outside: from the
 //! `orders` table and the processes' logs, without the library.
 
 #[cfg(unix)]
-mod clerk;
+mod delegate;
 #[cfg(unix)]
 mod drawing;
 #[cfg(unix)]
@@ -35,7 +35,7 @@ async fn main() -> Result<(), fleet::Failure> {
             _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
         },
         (Some("worker"), Some(endpoint), Some(id)) => worker::work(&endpoint, &id).await,
-        (Some("clerk"), Some(endpoint), Some(id)) => clerk::work(&endpoint, &id).await,
+        (Some("delegate"), Some(endpoint), Some(id)) => delegate::work(&endpoint, &id).await,
         _ => Err("usage: failover (no arguments)".into()),
     }
 }

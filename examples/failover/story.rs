@@ -19,7 +19,7 @@ const ORDERS: &str = "CREATE TABLE orders (
 ) PRIMARY KEY (id)";
 
 const CONTENDERS: [&str; 3] = ["node-a", "node-b", "node-c"];
-const CLERK: &str = "clerk";
+const DELEGATE: &str = "delegate";
 
 pub async fn tell() -> Result<(), Failure> {
     let spanner = Emulator::start().await?;
@@ -30,7 +30,7 @@ pub async fn tell() -> Result<(), Failure> {
     for id in CONTENDERS {
         fleet.start("worker", id)?;
     }
-    fleet.start("clerk", CLERK)?;
+    fleet.start("delegate", DELEGATE)?;
 
     let told = async {
         let crash = a_leader_is_killed(&mut fleet, &spanner.endpoint()).await?;
@@ -68,13 +68,13 @@ async fn a_leader_is_killed(fleet: &mut Fleet, endpoint: &str) -> Result<i128, F
     verdict::heartbeat(endpoint).await
 }
 
-/// SIGSTOP with a write decided and not sent, while a clerk has its fence as text. Both write late.
+/// SIGSTOP with a write decided and not sent, while a delegate has its fence as text. Both write late.
 async fn a_leader_sleeps_past_its_lease(fleet: &mut Fleet) -> Result<StaleWrites, Failure> {
     let leader = fleet.hear("somebody took over and writes", wrote).await?;
     fleet.order(&leader, "decide").await?;
     let fence = fleet.hear_from(&leader, "decided ").await?;
-    fleet.order(CLERK, &format!("fence {fence}")).await?;
-    fleet.hear_from(CLERK, "received ").await?;
+    fleet.order(DELEGATE, &format!("fence {fence}")).await?;
+    fleet.hear_from(DELEGATE, "received ").await?;
     fleet.signal(&leader, Signal::STOP, STOPPED)?;
     fleet
         .hear("somebody took over from the sleeper", |entry| {
@@ -83,10 +83,10 @@ async fn a_leader_sleeps_past_its_lease(fleet: &mut Fleet) -> Result<StaleWrites
         .await?;
 
     let mut stale = StaleWrites { sent: 1, refused: 0 };
-    fleet.order(CLERK, "send").await?;
-    if fleet.hear_from(CLERK, "late-write ").await?.starts_with("refused") {
+    fleet.order(DELEGATE, "send").await?;
+    if fleet.hear_from(DELEGATE, "late-write ").await?.starts_with("refused") {
         stale.refused += 1;
-        fleet.tell("spanner", "refused the clerk: the term of its fence is over");
+        fleet.tell("spanner", "refused the delegate: the term of its fence is over");
     }
     the_sleeper_wakes(fleet, &leader).await?;
     Ok(stale)

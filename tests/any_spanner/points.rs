@@ -5,9 +5,9 @@ use google_cloud_gax::error::rpc::Code;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::{self as client};
 
+use crate::conflicts;
 use crate::place::{COMMIT_TIMESTAMP, Failure, Place, Point, nanoseconds};
 use crate::report::{Report, Verdict};
-use crate::rivals;
 
 pub const READ_TIMESTAMP: &str = "a read that begins its transaction tells its timestamp";
 
@@ -22,11 +22,11 @@ pub async fn check(place: &Place, report: &mut Report) {
     let order = "timestamps are in order for a second observer";
     add(report, order, in_order(place).await);
     let changed = "a commit whose reads have changed is ABORTED";
-    add(report, changed, rivals::changed_reads(place).await);
+    add(report, changed, conflicts::changed_reads(place).await);
     let beside = "a heartbeat and a fence don't wait for each other";
-    add(report, beside, rivals::heartbeat_beside_a_fence(place).await);
+    add(report, beside, conflicts::heartbeat_beside_a_fence(place).await);
     let idle = "an idle transaction holds nobody up for good";
-    add(report, idle, rivals::idle(place).await);
+    add(report, idle, conflicts::idle(place).await);
 }
 
 fn add(report: &mut Report, point: &str, found: Result<Verdict, Failure>) {

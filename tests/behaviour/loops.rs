@@ -13,7 +13,7 @@ use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::{CancellationToken, Error, Fence, FencingToken, LeadOptions, Spindle, Term};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::ambient::Suspendable;
+use crate::stalls::Suspendable;
 use crate::world::{LEASE, LOCK, World, until};
 
 /// Quicker than a loop of the library's, which would tell first.

@@ -15,7 +15,6 @@ mod world;
 
 mod acquire;
 mod admin;
-mod ambient;
 mod columns;
 mod commits;
 mod connection;
@@ -53,6 +52,7 @@ mod shard_count;
 mod shards;
 mod shards_blocked;
 mod shards_seen;
+mod stalls;
 mod takeover;
 mod unknown;
 mod verbs;

@@ -19,7 +19,7 @@ pub async fn work(endpoint: &str, id: &str) -> Result<(), Failure> {
             log(&format!("received the fence of token {}", received.token()));
             fence = Some(received);
         } else if line == "send" {
-            orders.write_late(fence.take().ok_or("a clerk without a fence can't write")?).await;
+            orders.write_late(fence.take().ok_or("a delegate without a fence can't write")?).await;
         }
     }
     Ok(())

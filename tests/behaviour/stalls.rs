@@ -1,5 +1,5 @@
-//! The surroundings of the lock: runtimes that are blocked, not driven or gone, in real time on
-//! threads; and machines that are suspended.
+//! Loops that stall: on runtimes that are blocked, not driven or gone, in real time on threads, and
+//! on machines that are suspended.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
