@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use spindle_protocol::Moment;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +30,10 @@ pub(crate) async fn within<T>(
     if limit.is_zero() || limit > WAIT_MAX {
         let rule = format!("more than zero (`{without}` doesn't wait) and at most a year");
         return Err(Error::config(format!("{}: wait of {limit:?}; {rule}", subject(key))));
+    }
+    if Handle::try_current().is_err() {
+        let rule = "a wait with a limit needs a tokio runtime";
+        return Err(Error::config(format!("{}: {rule}", subject(key))));
     }
     timeout(limit, waiting).await.unwrap_or_else(|_| {
         let (subject, trouble) = (subject(key), trouble());
@@ -107,8 +112,9 @@ impl Spindle {
     ///
     /// # Errors
     ///
-    /// At once [`is_config`](Error::is_config) if the settings can't work or if
-    /// [`run`](Spindle::run) was called on this instance: then the loop holds by itself. Later only
+    /// At once [`is_config`](Error::is_config) if the settings can't work, or if
+    /// [`run`](Spindle::run) was called on this instance: then the loop holds by itself. So, too, if
+    /// there is no tokio runtime for the loop to run on. Later only
     /// what a change of the set-up alone can mend: [`is_schema`](Error::is_schema) and `is_config`.
     /// Outages, refused permissions and missing credentials are waited out, because they may pass;
     /// [`health`](Spindle::health) shows them meanwhile, and
@@ -118,10 +124,6 @@ impl Spindle {
     ///
     /// Dropping the future withdraws from the queue. If the lock was just won for it, it is
     /// released, as by dropping a guard.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
     pub async fn acquire(&self) -> Result<Guard> {
         self.acquire_in_turn(WaitMode::Waits, None).await
     }
@@ -132,7 +134,7 @@ impl Spindle {
     ///
     /// As `acquire`; and [`is_not_acquired`](Error::is_not_acquired) when the time is over, with
     /// what stood in the way last, such as a refusal by Spanner, if something did. A `limit` of
-    /// zero or of more than a year is refused.
+    /// zero or of more than a year is refused, and any outside of a tokio runtime.
     ///
     /// # Cancellation safety
     ///
@@ -156,10 +158,6 @@ impl Spindle {
     /// # Cancellation safety
     ///
     /// As `acquire`.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
         let settings = self.settings()?;
         if settings.rank.is_some() {

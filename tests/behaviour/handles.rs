@@ -1,5 +1,7 @@
 //! Handles: cloned, dropped in every order, cancelled early, run twice.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use spindle::health::Role;
@@ -178,10 +180,25 @@ async fn a_watch_alternates_gain_and_loss_however_slow_its_reader() {
     assert!(slow.next().await.is_none());
 }
 
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
 #[test]
-fn run_outside_of_a_runtime_is_refused_and_can_be_called_again_inside() {
+fn outside_of_a_runtime_run_and_acquire_are_refused_and_can_be_called_again_inside() {
     let table = LockTable::connect(DATABASE, "locktable");
     let lock = table.lock(LOCK).build().unwrap();
+    for refused in [
+        at_once(lock.acquire()).unwrap_err(),
+        at_once(lock.acquire_within(LEASE)).unwrap_err(),
+        at_once(lock.try_acquire()).unwrap_err(),
+        at_once(table.semaphore("uploads", 1).build().unwrap().acquire_within(LEASE)).unwrap_err(),
+    ] {
+        assert!(refused.is_config() && refused.to_string().contains("runtime"), "{refused}");
+    }
     let refused = lock.run(CancellationToken::new());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
