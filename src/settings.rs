@@ -13,7 +13,8 @@ use crate::store::Table;
 use crate::system::Clock;
 
 const LEASE_MIN: Duration = Duration::from_millis(100);
-const LEASE_DEFAULT: Duration = Duration::from_secs(10);
+/// Also the lease by which a row is judged that tells none, without an instance.
+pub(crate) const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// The longest time that a job has to stop once it has run for too long.
 const ONE_RUN_STOP_MAX: Duration = Duration::from_secs(30);

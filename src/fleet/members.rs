@@ -8,7 +8,8 @@ use spindle_protocol::{StoredRow, Timestamp};
 
 use crate::error::Result;
 use crate::names::{check_part, check_table_name, members_prefix};
-use crate::operate::{DEFAULT_LEASE, Polls};
+use crate::operate::Polls;
+use crate::settings::LEASE_DEFAULT;
 use crate::store::Table;
 use crate::store::membership::{holder, poll};
 use crate::token::FencingToken;
@@ -63,7 +64,7 @@ impl MemberState {
 
 impl Members {
     pub(crate) fn new(table: Arc<Table>, group: String) -> Members {
-        Members { table, group, lease: DEFAULT_LEASE, polls: Polls::new(), reported: None }
+        Members { table, group, lease: LEASE_DEFAULT, polls: Polls::new(), reported: None }
     }
 
     /// Judges members whose rows tell no lease by this one.

@@ -26,11 +26,11 @@ pub enum JobOutcome<T> {
     /// The job ran here, and returned this.
     Ran(T),
     /// It was not started: it runs elsewhere, or ran recently, or its last run was interrupted and
-    /// its time is not over. Here is that run, where the row tells.
+    /// its time is not over. This is that run, where the row tells.
     Skipped(Option<LastRun>),
-    /// The lock was had only after the start limit, `after` the call, and was released at once,
-    /// or others got in the way until then: the job was not started here. Another node within its
-    /// own limit may start it; possibly none does.
+    /// The job was not started here. The lock was won only after the start limit, and released at
+    /// once, or others got in the way until then. Another node within its own limit may start it;
+    /// possibly none does.
     #[non_exhaustive]
     TooLate {
         /// The time from the call.

@@ -134,7 +134,8 @@ impl Spindle {
         Err(Error::config(format!("lock `{}`: {before}", self.name())))
     }
 
-    /// Finds where the loop is to run, before anything is taken that a refusal would lose.
+    /// Finds where the loop is to run, before anything is taken that a refusal would lose. If the
+    /// system then refuses a thread, no loop of this instance ever runs.
     fn site(&self, settings: &Settings) -> Result<Site> {
         if let Some(connection) =
             self.shared().table.spanner.connection.another().filter(|_| settings.own_thread)

@@ -126,6 +126,7 @@ fn by_itself<T>(ended: Result<T, JoinError>, guard: &Guard, orders: &Orders) -> 
         Ok(returned) if guard.is_over() => Ended::Stopped(Why::Lost, returned),
         Ok(returned) if orders.cancel.is_cancelled() => Ended::Stopped(Why::Cancelled, returned),
         Ok(Some(returned)) => Ended::Returned(returned),
+        // Nobody here has aborted it: its runtime shuts down.
         Ok(None) => Ended::Stopped(Why::Dropped, None),
     }
 }

@@ -1,3 +1,5 @@
+//! Ending another's term: eviction and seizure.
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +9,6 @@ use spindle_protocol::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::state::DEFAULT_LEASE;
 use crate::error::{Error, Result};
 use crate::names::check_id;
 use crate::settings::check_limit;
@@ -16,6 +17,9 @@ use crate::token::FencingToken;
 
 /// The most that `by` and `reason` may have together, so that `info` stays a line.
 const MARK_BYTES_MAX: usize = 1_000;
+
+/// For so long a lock that was seized for a contender is left to it.
+const FIRST_REFUSAL: Duration = Duration::from_secs(10);
 
 /// The holder whose term was ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +37,7 @@ pub struct Deposed {
 #[derive(Clone, Debug)]
 #[must_use = "an eviction does nothing until it is awaited"]
 pub struct Evict {
-    step: Step,
+    deposition: Deposition,
     keep_away: Option<Duration>,
 }
 
@@ -41,24 +45,24 @@ pub struct Evict {
 #[derive(Clone, Debug)]
 #[must_use = "a seizure does nothing until it is awaited"]
 pub struct Seize {
-    step: Step,
+    deposition: Deposition,
     contender: Option<String>,
 }
 
 impl Evict {
     pub(crate) fn new(table: Arc<Table>, lock: String) -> Evict {
-        Evict { step: Step::new(table, lock), keep_away: None }
+        Evict { deposition: Deposition::new(table, lock), keep_away: None }
     }
 
     /// Says in `info` who evicts; a text with `: ` is refused.
     pub fn by(mut self, operator: impl Into<String>) -> Evict {
-        self.step.by = Some(operator.into());
+        self.deposition.by = Some(operator.into());
         self
     }
 
     /// Says in `info` why.
     pub fn reason(mut self, reason: impl Into<String>) -> Evict {
-        self.step.reason = Some(reason.into());
+        self.deposition.reason = Some(reason.into());
         self
     }
 
@@ -74,30 +78,30 @@ impl Evict {
     }
 
     async fn carry_out(self) -> Result<Option<Deposed>> {
-        let Evict { step, keep_away } = self;
+        let Evict { deposition, keep_away } = self;
         if let Some(time) = keep_away {
             check_limit("keep away for", time, KEEP_AWAY_MAX)
-                .map_err(|rule| Error::config(format!("lock `{}`: {rule}", step.lock)))?;
+                .map_err(|rule| Error::config(format!("lock `{}`: {rule}", deposition.lock)))?;
         }
-        let info = Some(step.mark("evicted")?);
-        step.depose(Change::Evict { keep_away, info }).await
+        let info = Some(deposition.mark("evicted")?);
+        deposition.depose(Change::Evict { keep_away, info }).await
     }
 }
 
 impl Seize {
     pub(crate) fn new(table: Arc<Table>, lock: String) -> Seize {
-        Seize { step: Step::new(table, lock), contender: None }
+        Seize { deposition: Deposition::new(table, lock), contender: None }
     }
 
     /// Says in `info` who seizes; a text with `: ` is refused.
     pub fn by(mut self, operator: impl Into<String>) -> Seize {
-        self.step.by = Some(operator.into());
+        self.deposition.by = Some(operator.into());
         self
     }
 
     /// Says in `info` why.
     pub fn reason(mut self, reason: impl Into<String>) -> Seize {
-        self.step.reason = Some(reason.into());
+        self.deposition.reason = Some(reason.into());
         self
     }
 
@@ -113,17 +117,17 @@ impl Seize {
     }
 
     async fn carry_out(self) -> Result<Option<Deposed>> {
-        let Seize { step, contender } = self;
-        let info = Some(step.mark("seized")?);
+        let Seize { deposition, contender } = self;
+        let info = Some(deposition.mark("seized")?);
         let next = match contender {
             None => Succession::Anyone,
             Some(id) => {
                 check_id(&id)
-                    .map_err(|rule| Error::config(format!("lock `{}`: {rule}", step.lock)))?;
-                Succession::Successor { id, grace: DEFAULT_LEASE }
+                    .map_err(|rule| Error::config(format!("lock `{}`: {rule}", deposition.lock)))?;
+                Succession::Successor { id, grace: FIRST_REFUSAL }
             }
         };
-        step.depose(Change::Seize { next, info }).await
+        deposition.depose(Change::Seize { next, info }).await
     }
 }
 
@@ -147,21 +151,21 @@ impl IntoFuture for Seize {
 
 /// The parts that both share.
 #[derive(Clone, Debug)]
-struct Step {
+struct Deposition {
     table: Arc<Table>,
     lock: String,
     by: Option<String>,
     reason: Option<String>,
 }
 
-impl Step {
-    fn new(table: Arc<Table>, lock: String) -> Step {
-        Step { table, lock, by: None, reason: None }
+impl Deposition {
+    fn new(table: Arc<Table>, lock: String) -> Deposition {
+        Deposition { table, lock, by: None, reason: None }
     }
 
     /// Such as `evicted by alice: bad deploy`.
     fn mark(&self, how: &str) -> Result<String> {
-        let Step { lock, by, reason, .. } = self;
+        let Deposition { lock, by, reason, .. } = self;
         if let Some(by) = by.as_ref().filter(|by| by.contains(": ")) {
             return Err(Error::config(format!(
                 "lock `{lock}`: by {by:?}; after `: ` the mark has the reason"
@@ -181,7 +185,7 @@ impl Step {
     }
 
     async fn depose(self, change: Change) -> Result<Option<Deposed>> {
-        let Step { table, lock, .. } = self;
+        let Deposition { table, lock, .. } = self;
         table.check_lock(&lock)?;
         let deadline = Instant::now() + REQUEST_LIMIT;
         loop {

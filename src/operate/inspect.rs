@@ -1,4 +1,5 @@
-use google_cloud_spanner::key::KeySet;
+//! The state of one lock.
+
 use spindle_protocol::{Row, StoredRow, Timestamp, takeover_key};
 use tokio::time::timeout;
 
@@ -60,17 +61,5 @@ impl Table {
             obstacle,
             read_at.map(row::timestamp).ok_or_else(|| without_read_timestamp(&doing()))?,
         ))
-    }
-
-    /// Returns rows of a range of keys in order, at most `rows_max`, and Spanner's timestamp of the
-    /// read.
-    pub(crate) async fn read_page(
-        &self,
-        keys: KeySet,
-        rows_max: i64,
-    ) -> Result<(Vec<StoredRow>, Timestamp)> {
-        let doing = || format!("table `{}`: read its rows", self.name);
-        let page = self.spanner.read(keys, Some(rows_max), REQUEST_LIMIT, doing).await?;
-        Ok((page.rows, page.read_at))
     }
 }

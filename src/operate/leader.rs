@@ -51,7 +51,8 @@ impl Spindle {
         let age_nanoseconds = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
         let heartbeat = Timestamp(now.0.saturating_sub(age_nanoseconds)).max(token);
         let row = Row { heartbeat, token, writer: term.writer().clone(), lease: Some(lease) };
-        let state = LockState::of(&settings.name, Some((row, settings.info.clone())), now);
+        let found = Some((row, settings.info.clone()));
+        let state = LockState::of(&settings.name, found, now, lease);
         Some(LockState { heartbeat_age: Some(age), ..state })
     }
 
@@ -59,15 +60,8 @@ impl Spindle {
     fn polled_state(&self) -> Option<LockState> {
         let lease = self.settings().ok()?.timing.lease;
         let (Observation { row, read_at, .. }, age) = self.published().polled()?;
-        let mut row = row?;
-        let told = row.lease;
         // Where the row tells no lease, the holder's counts as long as one's own.
-        row.lease = told.or(Some(lease));
-        let mut state = LockState::of(self.name(), Some((row, None)), read_at + age);
-        state.lease = told;
-        if let Some(row) = &mut state.row {
-            row.lease = told;
-        }
+        let state = LockState::of(self.name(), Some((row?, None)), read_at + age, lease);
         state.is_held().then_some(state)
     }
 }

@@ -1,3 +1,5 @@
+//! The states of all locks, or of those whose names begin alike.
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -29,6 +29,5 @@ pub use list::LockList;
 pub use observe::Observer;
 pub(crate) use observe::Polls;
 pub(crate) use remove::remove;
-pub(crate) use state::DEFAULT_LEASE;
 pub use state::{Holding, KeptAway, LockState, Obstacle};
 pub(crate) use sweep::sweep;

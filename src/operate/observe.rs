@@ -1,3 +1,5 @@
+//! The changes of one lock's state, by polls.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -5,8 +7,9 @@ use spindle_protocol::LEASE_MAX;
 use tokio::time::{Instant, sleep_until};
 
 use super::inspect::read_state;
-use super::state::{DEFAULT_LEASE, Holding, LockState};
+use super::state::{Holding, LockState};
 use crate::error::{Error, Result};
+use crate::settings::LEASE_DEFAULT;
 use crate::store::Table;
 use crate::token::FencingToken;
 
@@ -121,7 +124,7 @@ impl Observer {
     fn pause(&self, state: &LockState) -> Duration {
         match (&state.holding, state.heartbeat_age) {
             (Holding::Held { .. }, Some(age)) => {
-                let lease = state.lease.unwrap_or(DEFAULT_LEASE);
+                let lease = state.lease.unwrap_or(LEASE_DEFAULT);
                 self.polls.interval.min(lease.saturating_sub(age)).max(INTERVAL_MIN)
             }
             _ => self.polls.interval,

@@ -5,7 +5,7 @@ use google_cloud_spanner::key::{Key, KeyRange, KeySet};
 use spindle_protocol::{StoredRow, Timestamp};
 
 use crate::error::Result;
-use crate::store::{Table, despite_others};
+use crate::store::{REQUEST_LIMIT, Table, despite_others};
 
 /// The rows of one page, which is all that a listing has in memory.
 pub(super) const PAGE_ROWS: i64 = 100;
@@ -41,6 +41,20 @@ impl Pages {
         self.is_over = i64::try_from(rows.len()).is_ok_and(|rows| rows < self.rows_max);
         self.last = rows.last().map(|row| row.key.clone()).or(self.last.take());
         Ok(Some((rows, read_at)))
+    }
+}
+
+impl Table {
+    /// Returns rows of a range of keys in order, at most `rows_max`, and Spanner's timestamp of the
+    /// read.
+    pub(super) async fn read_page(
+        &self,
+        keys: KeySet,
+        rows_max: i64,
+    ) -> Result<(Vec<StoredRow>, Timestamp)> {
+        let doing = || format!("table `{}`: read its rows", self.name);
+        let page = self.spanner.read(keys, Some(rows_max), REQUEST_LIMIT, doing).await?;
+        Ok((page.rows, page.read_at))
     }
 }
 

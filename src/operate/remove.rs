@@ -1,3 +1,5 @@
+//! Deleting the row of a vacant lock.
+
 use std::time::Duration;
 
 use spindle_protocol::{Answer, Change, Named, Rejection, Row, StoredRow, Timestamp};

@@ -7,10 +7,8 @@ use spindle_protocol::{Named, Row, StoredRow, Timestamp};
 
 use crate::lock::LastRun;
 use crate::names::fleet_of;
+use crate::settings::LEASE_DEFAULT;
 use crate::token::FencingToken;
-
-/// The lease by which callers without an instance judge a table without `lease_ms`.
-pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(10);
 
 /// A lock as it stands in the table, judged by Spanner's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,14 +171,15 @@ impl LockState {
 
     pub(crate) fn new(name: &str, found: Option<StoredRow>, asked_at: Timestamp) -> LockState {
         let found = found.map(|stored| (stored.row(), stored.info));
-        LockState::of(name, found, asked_at)
+        LockState::of(name, found, asked_at, LEASE_DEFAULT)
     }
 
-    /// Returns the state of a row with its text.
+    /// Returns the state of a row with its text; `lease` is for a row that tells none.
     pub(crate) fn of(
         name: &str,
         found: Option<(Row, Option<String>)>,
         asked_at: Timestamp,
+        lease: Duration,
     ) -> LockState {
         let read_at = DateTime::from_timestamp_nanos(asked_at.0);
         let never_held = LockState {
@@ -198,7 +197,7 @@ impl LockState {
         let Some((row, info)) = found else { return never_held };
         let age = asked_at.since(row.heartbeat);
         LockState {
-            holding: holding(&row, asked_at),
+            holding: holding(&row, asked_at, row.lease.unwrap_or(lease)),
             token: Some(FencingToken::from_timestamp(row.token)),
             heartbeat_age: (!row.is_released()).then_some(age),
             lease: row.lease,
@@ -210,8 +209,7 @@ impl LockState {
     }
 }
 
-fn holding(row: &Row, asked_at: Timestamp) -> Holding {
-    let lease = row.lease.unwrap_or(DEFAULT_LEASE);
+fn holding(row: &Row, asked_at: Timestamp, lease: Duration) -> Holding {
     match row.writer.names() {
         Named::Successor(to)
             if row.is_released() && row.lease.is_none_or(|grace| row.token + grace > asked_at) =>

@@ -1,3 +1,5 @@
+//! Deleting old takeover rows.
+
 use std::collections::BTreeMap;
 
 use google_cloud_spanner::key;

@@ -15,7 +15,7 @@ use crate::names::members_prefix;
 use crate::runloop::{BatchedRow, Command, Driver, LockRow, RowRole, overdue_limit};
 use crate::settings::{Rank, Settings};
 use crate::store::Table;
-use crate::store::membership::{TIDY_INTERVAL, remove_released, tidy};
+use crate::store::membership::{TIDY_SEARCH_INTERVAL, remove_released, tidy};
 use crate::system::chance;
 use crate::term::{Published, say};
 
@@ -139,12 +139,12 @@ impl RankedContender {
     /// Ends once it has handed over.
     async fn minds(&self) {
         let poll = self.rank.member.timing.poll_interval;
-        let interval = if self.rank.preempts { poll } else { TIDY_INTERVAL };
+        let interval = if self.rank.preempts { poll } else { TIDY_SEARCH_INTERVAL };
         let mut tidied = Instant::now();
         loop {
             sleep(chance::jittered(interval)).await;
             let is_leading = self.rank.preempts && self.lock.has_lock().is_some();
-            let is_untidy = tidied.elapsed() >= TIDY_INTERVAL / 2;
+            let is_untidy = tidied.elapsed() >= TIDY_SEARCH_INTERVAL / 2;
             if !is_leading && !is_untidy {
                 continue;
             }

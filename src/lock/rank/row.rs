@@ -34,6 +34,16 @@ pub(super) struct Judge {
     pub(super) repeats: Repeats,
 }
 
+/// How well a contender has proved itself, the best first. Ranks decide among those of the best
+/// standing there is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    Counts,
+    /// It came before the last early death, which was none of its own.
+    OlderThanLastDeath,
+    Any,
+}
+
 impl LockRow for RankedRow {
     fn carry_out(&self, act: Act, limit: Duration) -> UnderWay {
         let acting = self.row.carry_out(act.clone(), limit);
@@ -112,21 +122,22 @@ impl Judge {
         let died =
             |(life, join): &(Life, Join)| (!life.is_live && join.is_young).then_some(life.heard);
         let last_death = lives.values().filter_map(died).max();
-        // Those that count; where none does, those that came before the last early death, which was
-        // none of theirs; else all.
-        let precedence = |full: &StoredRow| match lives.get(&*full.key) {
-            Some((_, join)) if join.counts_from <= found.read_at => 0,
-            Some((life, _)) if last_death.is_some_and(|at| life.since < at) => 1,
-            _ => 2,
+        let standing = |full: &StoredRow| match lives.get(&*full.key) {
+            Some((_, join)) if join.counts_from <= found.read_at => Standing::Counts,
+            Some((life, _)) if last_death.is_some_and(|at| life.since < at) => {
+                Standing::OlderThanLastDeath
+            }
+            _ => Standing::Any,
         };
         let ranked = found.rows.iter().filter_map(|full| {
             let id = holder(&full.row(), self.lease, found.read_at)?.to_string();
             let rank = full.info.as_deref().and_then(declared)?;
-            Some((precedence(full), Ranked { id, rank, since: full.row().token }))
+            Some((standing(full), Ranked { id, rank, since: full.row().token }))
         });
         let ranked: Vec<_> = ranked.collect();
-        let first = ranked.iter().map(|(precedence, _)| *precedence).min();
-        let ranked = ranked.into_iter().filter(|(it, _)| Some(*it) == first).map(|(_, it)| it);
+        // Those of the best standing alone.
+        let best = ranked.iter().map(|(standing, _)| *standing).min();
+        let ranked = ranked.into_iter().filter(|(it, _)| Some(*it) == best).map(|(_, it)| it);
         let (ranked, read_at) = (ranked.collect(), found.read_at);
         Ok((found, ranked, read_at))
     }

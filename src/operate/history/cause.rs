@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use spindle_protocol::{Named, StoredRow, TermId, Timestamp};
 
 use super::past_term::{Cause, PastTerm};
-use crate::operate::state::DEFAULT_LEASE;
+use crate::settings::LEASE_DEFAULT;
 use crate::token::FencingToken;
 
 /// The version that came after the last one of a term.
@@ -28,7 +28,7 @@ pub(super) fn is_term(stored: &StoredRow) -> bool {
 /// Returns when, by Spanner's clock, anybody at all may take the lock from the row as it is.
 pub(super) fn vacant_from(stored: &StoredRow) -> Timestamp {
     let row = stored.row();
-    let lease = row.lease.unwrap_or(DEFAULT_LEASE);
+    let lease = row.lease.unwrap_or(LEASE_DEFAULT);
     let vacant_from = match row.writer.names() {
         Named::Successor(_) | Named::Cooldown if row.is_released() => row.token + lease,
         _ if row.is_released() => row.token,
@@ -108,7 +108,7 @@ fn cause(version: &StoredRow, has_marks: bool) -> Cause {
         _ if !has_marks => Cause::Unmarked,
         Named::Successor(to) => Cause::HandedTo { to: to.to_string() },
         Named::Cooldown => {
-            let until = datetime(row.token + row.lease.unwrap_or(DEFAULT_LEASE));
+            let until = datetime(row.token + row.lease.unwrap_or(LEASE_DEFAULT));
             Cause::Cooldown { until }
         }
         _ => Cause::Released,

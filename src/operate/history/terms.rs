@@ -22,8 +22,8 @@ const WINDOW_DEFAULT: Duration = Duration::from_secs(60 * 60);
 /// A walk through the terms of a lock, back in time. Made by
 /// [`LockTable::history`](crate::LockTable::history).
 ///
-/// It sends one strong read at first and then at most four stale reads for each term, two as a
-/// rule.
+/// It sends one strong read at first, and then two stale reads a term as a rule. They are four a term
+/// on the average, at most.
 #[derive(Debug)]
 #[must_use = "a history reads nothing until `next` is called"]
 pub struct History {

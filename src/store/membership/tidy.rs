@@ -18,11 +18,11 @@ const ROWS_MAX: usize = 100;
 /// The least time that a row stays after it fell vacant; ten leases if that is longer.
 const AGE_MIN: Duration = Duration::from_secs(60);
 /// From one search for the rows of those that are gone to the next, at the most.
-pub(crate) const TIDY_INTERVAL: Duration = Duration::from_secs(600);
+pub(crate) const TIDY_SEARCH_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Returns the time to the next search.
 pub(crate) fn tidy_pause() -> Duration {
-    TIDY_INTERVAL.mul_f64(0.5 + chance::random::<f64>() / 2.0)
+    TIDY_SEARCH_INTERVAL.mul_f64(0.5 + chance::random::<f64>() / 2.0)
 }
 
 /// Finds the rows with this prefix of those that have been gone for long, and deletes them. A failure
