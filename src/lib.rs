@@ -11,23 +11,7 @@
 //! - [`Term`] is what it holds: the token, a cancellation, and a [`Fence`] that makes a
 //!   transaction in the same database conditional on it.
 //!
-//! ```no_run
-//! use spindle::{CancellationToken, Spindle};
-//!
-//! # async fn service(
-//! #     client: spindle::google_cloud_spanner::client::DatabaseClient,
-//! #     cancel: CancellationToken,
-//! # ) -> spindle::Result<()> {
-//! let lock = Spindle::new(client, "locktable", "billing");
-//! let running = lock.run(cancel.clone());
-//! if let Some(token) = lock.has_lock() {
-//!     println!("leading under {token}");
-//! }
-//! # running.await
-//! # }
-//! ```
-//!
-//! Or [`lead`](Spindle::lead) runs a task while this process leads, and stops it when it doesn't:
+//! [`lead`](Spindle::lead) runs a task while this process leads, and stops it when it doesn't:
 //!
 //! ```no_run
 //! # async fn service(lock: spindle::Spindle, cancel: spindle::CancellationToken) -> spindle::Result<()> {
@@ -118,11 +102,14 @@
 //!
 //! # Guides
 //!
-//! The repository and the package have them in `docs/`: `choosing.md` (which way to hold, and how
-//! they differ), `service.md` (axum, SIGTERM, probes, metrics, locks that come and go),
-//! `testing.md` (a service with two replicas on virtual time), `operating.md` (log, metrics,
-//! alerts, bad days), `moving.md` (from other implementations), `design.md` and `safety.md` (how it
-//! works, and why to believe it).
+//! The repository and the package have them in `docs/`:
+//!
+//! - `choosing.md`: which way to hold, and how they differ;
+//! - `service.md`: axum, SIGTERM, probes, metrics, locks that come and go;
+//! - `testing.md`: a service with two replicas on virtual time;
+//! - `operating.md`: log, metrics, alerts, bad days;
+//! - `moving.md`: from other implementations;
+//! - `design.md` and `safety.md`: how it works, and why to believe it.
 //!
 //! # What to rely on
 //!

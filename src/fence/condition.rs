@@ -1,3 +1,5 @@
+//! The fence: a condition that a term is still the lock's.
+
 use std::hash::{Hash, Hasher};
 
 use google_cloud_gax::retry_policy::NeverRetry;

@@ -1,3 +1,5 @@
+//! The highest token that a system outside of the database has seen.
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Kind, Result};

@@ -1,3 +1,5 @@
+//! The fence as a condition of SQL.
+
 use google_cloud_spanner::statement::StatementBuilder;
 
 use super::condition::Fence;

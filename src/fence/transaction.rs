@@ -1,3 +1,5 @@
+//! A transaction of the library's own under a fence.
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::count_row::{Beginning, CountRow, Written};
 use super::failures::Failures;
 use super::member::Member;
-use super::poll::{Place, Polled};
+use super::poll::{Polled, ShardRows};
 use super::shard::{Finished, Shard, TaskHandle, Worker};
 use super::shards_view::{ShardEvent, ShardsView};
 use super::tasks::{EndedTask, Tasks};
@@ -47,11 +47,19 @@ pub(super) struct Sharing {
     pub(super) view: Arc<ShardsView>,
 }
 
+/// The thing to do after a poll of all, by the row of the count.
+enum ByCount {
+    /// Decide about the shards.
+    Share,
+    /// Take no shard, and poll again after so long.
+    Pause(Duration),
+}
+
 /// One member that decides about its share.
 pub(super) struct Controller {
     member: Member,
     lock: LockBuilder,
-    place: Place,
+    rows: ShardRows,
     poll: Duration,
     restart: Option<Duration>,
     /// True if it waits while the group shares another count than its code names.
@@ -67,7 +75,7 @@ pub(super) struct Controller {
     /// For those in this process who ask.
     view: Arc<ShardsView>,
     /// The texts that the last owners of some shards left for the next.
-    left: BTreeMap<usize, Arc<str>>,
+    texts: BTreeMap<usize, Arc<str>>,
     tasks: Tasks,
     /// Why a task could not be stopped.
     stuck: Option<Error>,
@@ -102,7 +110,7 @@ impl Controller {
         let own = own.info(declares.to_string()).build()?;
         let settings = own.settings()?;
         let timing = &settings.timing;
-        let place = Place {
+        let rows = ShardRows {
             table: Arc::clone(member.table()),
             shares,
             shards: shards_prefix(member.group(), name),
@@ -114,7 +122,7 @@ impl Controller {
             repeats: Arc::default(),
         };
         // The longest key is that of the last shard.
-        lock.for_row(place.shard_key(*count)).build()?;
+        lock.for_row(rows.shard_key(*count)).build()?;
         Ok(Controller {
             share: Share::new(member.id(), timing.lease, timing.poll_interval),
             member: member.clone(),
@@ -122,13 +130,13 @@ impl Controller {
             poll: timing.poll_interval,
             restart: *restart,
             waits: *waits,
-            place,
+            rows,
             leave: CancellationToken::new(),
             cancel,
             dropped,
             meter: Meter::new(&Arc::from(own.name())),
             view: Arc::clone(view),
-            left: BTreeMap::new(),
+            texts: BTreeMap::new(),
             own,
             tasks: Tasks::default(),
             stuck: None,
@@ -159,19 +167,19 @@ impl Controller {
         }
         let running = self.own.run(self.leave.clone());
         let worked = self.work(&task).await;
-        let left = self.end(running).await;
-        worked.and(left)
+        let ended = self.end(running).await;
+        worked.and(ended)
     }
 
     /// Waits until the group's row lets it begin; false if it is cancelled before.
     async fn knows_the_count(&mut self) -> Result<bool> {
         loop {
-            let (own, count_row) = (self.own.name(), Arc::clone(&self.place.count_row));
-            let begin = count_row.begin(own, self.place.declares.count, self.waits);
+            let (own, count_row) = (self.own.name(), Arc::clone(&self.rows.count_row));
+            let begin = count_row.begin(own, self.rows.declares.count, self.waits);
             let Some(begin) = self.unless_ended(begin).await else { return Ok(false) };
             let pause = match begin {
                 Ok(Beginning::Admitted(count)) => {
-                    self.place.count = count;
+                    self.rows.count = count;
                     return Ok(true);
                 }
                 Ok(Beginning::Refused(error)) => return Err(error),
@@ -189,12 +197,12 @@ impl Controller {
     /// before. One whose id is random has no past.
     async fn knows_its_past(&mut self) -> Result<bool> {
         while self.member.is_named() {
-            let Some(polled) = self.unless_ended(self.place.poll()).await else { return Ok(false) };
+            let Some(polled) = self.unless_ended(self.rows.poll()).await else { return Ok(false) };
             let pause = match polled {
                 Ok(polled) => {
-                    let early = self.place.early_lives(self.member.id(), &polled);
-                    let row = self.lock.for_row(self.place.share_key(self.member.id()));
-                    self.own = row.info(self.place.declares.with_early(early)).build()?;
+                    let early = self.rows.early_lives(self.member.id(), &polled);
+                    let row = self.lock.for_row(self.rows.share_key(self.member.id()));
+                    self.own = row.info(self.rows.declares.with_early(early)).build()?;
                     break;
                 }
                 Err(error) => self.pause_after(&error),
@@ -229,9 +237,9 @@ impl Controller {
                 () = self.dropped.cancelled() => return Ok(()),
                 () = self.cancel.cancelled() => return Ok(()),
                 Some(ended) = self.tasks.next_end() => {
-                    let has_left = ended.was_leaving && self.is_more;
+                    let one_has_left = ended.was_leaving && self.is_more;
                     self.finished(ended);
-                    if has_left && !self.tasks.is_one_leaving() {
+                    if one_has_left && !self.tasks.is_one_leaving() {
                         // The next tenth.
                         next_poll = next_poll.min(Instant::now() + POLL_PAUSE_MIN);
                     }
@@ -257,8 +265,8 @@ impl Controller {
 
     async fn poll_due(&self, is_all: bool) -> Result<Polled> {
         match &self.last {
-            Some(last) if !is_all => self.place.poll_some(last, &self.awaited).await,
-            _ => self.place.poll().await,
+            Some(last) if !is_all => self.rows.poll_some(last, &self.awaited).await,
+            _ => self.rows.poll().await,
         }
     }
 
@@ -274,13 +282,13 @@ impl Controller {
         if is_all {
             self.note_plan(&polled);
             self.view.polled(self.member.id(), &polled, &self.meter);
-            self.left.clear();
-            if let Some(pause) = self.follow_count(&polled).await {
+            self.texts.clear();
+            if let ByCount::Pause(pause) = self.follow_count(&polled).await {
                 return Ok(pause);
             }
         }
-        self.awaited.iter().for_each(|shard| drop(self.left.remove(shard)));
-        self.left.extend(polled.left.iter().map(|(shard, text)| (*shard, Arc::clone(text))));
+        self.awaited.iter().for_each(|shard| drop(self.texts.remove(shard)));
+        self.texts.extend(polled.texts.iter().map(|(shard, text)| (*shard, Arc::clone(text))));
         let parts = self.tasks.parts();
         let is_member = self.own.has_lock().is_some();
         let now = self.own.settings()?.clock.now();
@@ -303,13 +311,12 @@ impl Controller {
         Ok(poll_again.max(POLL_PAUSE_MIN / 4) + jitter)
     }
 
-    /// Does as the row of the count says; returns a pause if no shard is to be taken after this poll.
-    async fn follow_count(&mut self, polled: &Polled) -> Option<Duration> {
+    async fn follow_count(&mut self, polled: &Polled) -> ByCount {
         let named = CountNamed::by(polled.count.as_ref());
-        let next = match named.step(self.place.count, polled.is_drained) {
+        let next = match named.step(self.rows.count, polled.is_drained) {
             CountStep::Share(count) => {
                 self.goes_by(count);
-                return None;
+                return ByCount::Share;
             }
             CountStep::Drain => {
                 self.tasks.leave_from(0, &Succession::Anyone);
@@ -319,19 +326,27 @@ impl Controller {
             CountStep::Finish(next) => Some(next),
         };
         self.awaited.clear();
-        // It polls once its last shard is given up.
-        (self.last, self.is_more) = (None, true);
-        let Some(next) = next else { return Some(self.poll) };
+        self.last = None;
+        // So that it polls as soon as the last of these shards is given up.
+        self.is_more = true;
+        ByCount::Pause(match next {
+            Some(next) => self.write_count(polled, next).await,
+            None => self.poll,
+        })
+    }
+
+    /// Writes the row of the count. Returns the pause before the next poll.
+    async fn write_count(&self, polled: &Polled, next: Count) -> Duration {
         // No matter how often it is written, or by whom: on the condition that the row is as it was.
-        let write = self.place.count_row.write(polled.count.clone(), next, Duration::ZERO);
-        let Some(written) = self.unless_ended(write).await else { return Some(self.poll) };
+        let write = self.rows.count_row.write(polled.count.clone(), next, Duration::ZERO);
+        let Some(written) = self.unless_ended(write).await else { return self.poll };
         match written {
-            Ok(Written::Yes | Written::No) => Some(POLL_PAUSE_MIN),
-            Ok(Written::Unpaid) => Some(self.poll),
+            Ok(Written::Yes | Written::No) => POLL_PAUSE_MIN,
+            Ok(Written::Unpaid) => self.poll,
             Err(error) => {
                 let lock = self.own.name();
                 say(|| tracing::debug!(lock, %error, "the count could not be written"));
-                Some(if error.may_be_anothers() { POLL_PAUSE_MIN } else { self.poll })
+                if error.may_be_anothers() { POLL_PAUSE_MIN } else { self.poll }
             }
         }
     }
@@ -339,14 +354,14 @@ impl Controller {
     /// Shares as this count says from now on.
     fn goes_by(&mut self, count: Count) {
         let Count { shards: to, numbers_since, .. } = count;
-        let from = std::mem::replace(&mut self.place.count, to);
+        let from = std::mem::replace(&mut self.rows.count, to);
         if from != to {
             let lock = self.own.name();
             say(|| tracing::info!(lock, from, to, "another count of shards from now on"));
             self.view.tell(ShardEvent::Resized { count: to });
         }
-        if let Some(since) = numbers_since.filter(|since| *since != self.place.numbers_since) {
-            self.place.numbers_since = since;
+        if let Some(since) = numbers_since.filter(|since| *since != self.rows.numbers_since) {
+            self.rows.numbers_since = since;
             self.share.forget();
         }
         self.tasks.leave_from(to, &Succession::Anyone);
@@ -354,7 +369,7 @@ impl Controller {
 
     /// Logs, once each time, that the group plans by other weights or costs than this member declares.
     fn note_plan(&mut self, polled: &Polled) {
-        let Declaration { weight, costs, .. } = &self.place.declares;
+        let Declaration { weight, costs, .. } = &self.rows.declares;
         if !polled.view.members.iter().any(|member| member.id == self.member.id()) {
             return;
         }
@@ -375,14 +390,14 @@ impl Controller {
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let lock = self.lock.for_row(self.place.shard_key(shard));
+        let lock = self.lock.for_row(self.rows.shard_key(shard));
         let worker = Worker {
             number: shard,
-            numbers_since: self.place.numbers_since,
-            count_row: Arc::clone(&self.place.count_row),
-            handed_over: self.left.get(&shard).cloned(),
+            numbers_since: self.rows.numbers_since,
+            count_row: Arc::clone(&self.rows.count_row),
+            handed_over: self.texts.get(&shard).cloned(),
             lock: lock.repeats(self.unanswered.remove(&shard)),
-            hand: TaskHandle::new(shard, &self.view),
+            handle: TaskHandle::new(shard, &self.view),
             cancel: self.cancel.clone(),
             over: self.leave.clone(),
             dropped: self.dropped.clone(),
@@ -424,7 +439,7 @@ impl Controller {
         let was_read = !polled.shares.rows.is_empty();
         if was_read && first == Some(self.member.id()) && self.tidied.elapsed() >= TIDY_INTERVAL {
             self.tidied = Instant::now();
-            let tidying = tidy(&self.place.table, &polled.shares, self.place.lease);
+            let tidying = tidy(&self.rows.table, &polled.shares, self.rows.lease);
             self.unless_ended(tidying).await;
         }
     }
@@ -441,15 +456,15 @@ impl Controller {
         // The others count this member no more, and expect its shards.
         self.leave.cancel();
         self.tasks.leave_all(&next);
-        let left = running.await;
+        let ended = running.await;
         if restart.is_none() {
-            let key = self.place.share_key(self.member.id());
+            let key = self.rows.share_key(self.member.id());
             remove_released(self.member.table(), &key).await;
         }
         while let Some(ended) = self.tasks.next_end().await {
             self.finished(ended);
         }
         self.view.ended();
-        self.stuck.take().map_or(left, Err)
+        self.stuck.take().map_or(ended, Err)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::pool::Place;
+use super::pool::PermitSlot;
 use crate::error::ReleaseOutcome;
 use crate::lock::Guard;
 use crate::term::Term;
@@ -17,17 +17,17 @@ use crate::term::Term;
 #[must_use = "dropping a permit releases it"]
 pub struct Permit {
     guard: Guard,
-    place: Place,
+    slot: PermitSlot,
 }
 
 impl Permit {
-    pub(super) fn new(guard: Guard, place: Place) -> Permit {
-        Permit { guard, place }
+    pub(super) fn new(guard: Guard, slot: PermitSlot) -> Permit {
+        Permit { guard, slot }
     }
 
     /// The number of the permit, from 0: at most one caller in the fleet has it.
     pub fn number(&self) -> usize {
-        self.place.number
+        self.slot.number
     }
 
     /// Gives the permit back, within the release limit, and says what came of that.
@@ -36,10 +36,10 @@ impl Permit {
     ///
     /// Once polled, the release goes on whether or not the future is dropped.
     pub async fn release(self) -> ReleaseOutcome {
-        let Permit { guard, place } = self;
+        let Permit { guard, slot } = self;
         let release = guard.release().await;
         if release == ReleaseOutcome::Released {
-            place.give_back();
+            slot.give_back();
         }
         release
     }

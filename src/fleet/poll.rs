@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_protocol::fleet::{
-    CountNamed, Declaration, Join, Life, Participant, Piece, Share, View, agreed_costs,
+    CountNamed, Declaration, Join, Life, Participant, ShardState, Share, View, agreed_costs,
 };
 use spindle_protocol::{Row, StoredRow, Timestamp};
 
@@ -18,7 +18,7 @@ use crate::store::membership::{Rows, holder, lives, poll_in_turn, taken_until};
 
 /// The shards and those who share them, where a member finds them.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ShardRows {
     pub(super) table: Arc<Table>,
     pub(super) shares: String,
     pub(super) shards: String,
@@ -33,7 +33,7 @@ pub(super) struct Place {
     pub(super) repeats: Arc<Repeats>,
 }
 
-/// One poll of a [`Place`].
+/// One poll of a [`ShardRows`].
 #[derive(Debug)]
 pub(super) struct Polled {
     pub(super) view: View,
@@ -46,7 +46,7 @@ pub(super) struct Polled {
     /// The rows of the members, the gone ones' too.
     pub(super) shares: Rows,
     /// The texts that the last owners of some shards left for the next.
-    pub(super) left: BTreeMap<usize, Arc<str>>,
+    pub(super) texts: BTreeMap<usize, Arc<str>>,
 }
 
 impl Polled {
@@ -57,7 +57,7 @@ impl Polled {
     }
 }
 
-impl Place {
+impl ShardRows {
     pub(super) fn shard_key(&self, shard: usize) -> String {
         format!("{}{shard}", self.shards)
     }
@@ -70,16 +70,16 @@ impl Place {
         let prefixes = [&*self.shares, &*self.shards];
         let rows = poll_in_turn(&self.table, &self.repeats, &[], &prefixes).await?;
         let Rows { rows, takeovers, read_at, with_leases } = rows;
-        let (pieces, shares): (Vec<_>, Vec<_>) =
+        let (shard_rows, shares): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.key.starts_with(&self.shards));
-        let count = pieces.iter().find(|full| full.key == self.count_row.key());
+        let count = shard_rows.iter().find(|full| full.key == self.count_row.key());
         let count = count.map(StoredRow::row);
         let (shared, numbers_since) = match CountNamed::by(count.as_ref()) {
             CountNamed::Count(count) => (count.shards, count.numbers_since),
             CountNamed::Nothing | CountNamed::Unreadable => (self.count, None),
         };
-        let mut shards = vec![Piece::Vacant; shared];
-        self.note(&mut shards, &pieces, read_at);
+        let mut shards = vec![ShardState::Vacant; shared];
+        self.note(&mut shards, &shard_rows, read_at);
         let (mut members, mut declared) = (Vec::new(), Vec::new());
         let lives = self.lives(&shares, read_at);
         for full in &shares {
@@ -106,12 +106,12 @@ impl Place {
         let takeovers = takeovers.into_iter().filter(|key| key.starts_with(&self.shares)).collect();
         let view = View { read_at, members, shards, costs };
         let is_held = |full: &StoredRow| {
-            matches!(Piece::of(&full.row(), self.lease, read_at), Piece::Held { .. })
+            matches!(ShardState::of(&full.row(), self.lease, read_at), ShardState::Held { .. })
         };
-        let is_drained = !pieces.iter().any(is_held);
-        let left = self.left(&pieces, numbers_since.unwrap_or(self.numbers_since));
+        let is_drained = !shard_rows.iter().any(is_held);
+        let texts = self.texts(&shard_rows, numbers_since.unwrap_or(self.numbers_since));
         let shares = Rows { rows: shares, takeovers, read_at, with_leases };
-        Ok(Polled { view, count, is_drained, is_by_weight, shares, left })
+        Ok(Polled { view, count, is_drained, is_by_weight, shares, texts })
     }
 
     fn lives<'r>(
@@ -136,30 +136,30 @@ impl Place {
         let Rows { rows, read_at, with_leases, .. } = found;
         let mut view = View { read_at, ..last.clone() };
         for shard in shards {
-            view.shards[*shard] = Piece::Vacant;
+            view.shards[*shard] = ShardState::Vacant;
         }
         self.note(&mut view.shards, &rows, read_at);
         let shares = Rows { rows: Vec::new(), takeovers: Vec::new(), read_at, with_leases };
-        let left = self.left(&rows, self.numbers_since);
-        Ok(Polled { view, count: None, is_drained: false, is_by_weight: true, shares, left })
+        let texts = self.texts(&rows, self.numbers_since);
+        Ok(Polled { view, count: None, is_drained: false, is_by_weight: true, shares, texts })
     }
 
     /// Returns the texts that the last owners of these shards left for the next since then: a number
     /// may have meant something else before.
-    fn left(&self, rows: &[StoredRow], since: Timestamp) -> BTreeMap<usize, Arc<str>> {
-        let is_left = |full: &&StoredRow| full.row().is_released() && full.row().token > since;
-        let left = rows.iter().filter(is_left).filter_map(|full| {
+    fn texts(&self, rows: &[StoredRow], since: Timestamp) -> BTreeMap<usize, Arc<str>> {
+        let is_released = |full: &&StoredRow| full.row().is_released() && full.row().token > since;
+        let texts = rows.iter().filter(is_released).filter_map(|full| {
             let shard = full.key.strip_prefix(&self.shards).and_then(number)?;
             Some((shard, full.info.as_deref()?.strip_prefix(HANDED_OVER)?.into()))
         });
-        left.collect()
+        texts.collect()
     }
 
-    fn note(&self, shards: &mut [Piece], rows: &[StoredRow], read_at: Timestamp) {
+    fn note(&self, shards: &mut [ShardState], rows: &[StoredRow], read_at: Timestamp) {
         for full in rows {
             let shard = full.key.strip_prefix(&self.shards).and_then(number);
-            if let Some(piece) = shard.and_then(|shard| shards.get_mut(shard)) {
-                *piece = Piece::of(&full.row(), self.lease, read_at);
+            if let Some(state) = shard.and_then(|shard| shards.get_mut(shard)) {
+                *state = ShardState::of(&full.row(), self.lease, read_at);
             }
         }
     }

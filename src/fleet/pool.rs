@@ -38,21 +38,21 @@ struct Known {
     /// Since when permits have gone from caller to caller here.
     kept_since: BTreeMap<usize, Instant>,
     /// The permits that are left to other processes, and until when.
-    left: BTreeMap<usize, Instant>,
+    resting: BTreeMap<usize, Instant>,
     /// For how many polls a permit is kept.
     tenure: u32,
 }
 
-/// One caller's turn among those of this process. Dropping it leaves the queue.
+/// One caller of this process that waits. Dropping it leaves the queue.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct Waiter {
     call: u64,
     pool: Pool,
 }
 
 /// A permit that one caller in this process tries or holds. Dropping it says that nobody does.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct PermitSlot {
     pub(super) number: usize,
     pool: Pool,
     /// True if the permit is free for the next caller here.
@@ -73,7 +73,7 @@ impl Pool {
             waiting: BTreeMap::new(),
             calls: 0,
             kept_since: BTreeMap::new(),
-            left: BTreeMap::new(),
+            resting: BTreeMap::new(),
             tenure: TENURE_FIRST,
         };
         Pool(Arc::new(Shared { poll, known: Mutex::new(known), freed: Notify::new() }))
@@ -84,8 +84,8 @@ impl Pool {
     pub(super) fn seen(&self, free: Vec<usize>) -> Option<Duration> {
         let mut known = self.0.known();
         let now = Instant::now();
-        let Known { free: known_free, ours, left, tenure, .. } = &mut *known;
-        left.retain(|number, until| {
+        let Known { free: known_free, ours, resting, tenure, .. } = &mut *known;
+        resting.retain(|number, until| {
             let is_free = free.contains(number);
             if is_free && now < *until {
                 return true;
@@ -94,8 +94,8 @@ impl Pool {
             false
         });
         *known_free = free;
-        known_free.retain(|number| !ours.contains(number) && !left.contains_key(number));
-        left.values().min().map(|until| until.saturating_duration_since(now))
+        known_free.retain(|number| !ours.contains(number) && !resting.contains_key(number));
+        resting.values().min().map(|until| until.saturating_duration_since(now))
     }
 
     /// Forgets what is known to be free: it is old.
@@ -108,7 +108,7 @@ impl Pool {
     }
 
     /// Returns one of those seen free, at random: others choose, too.
-    pub(super) fn pick(&self) -> Option<Place> {
+    pub(super) fn pick(&self) -> Option<PermitSlot> {
         let mut known = self.0.known();
         if known.free.is_empty() {
             return None;
@@ -117,7 +117,7 @@ impl Pool {
         let number = known.free.swap_remove(at);
         known.ours.insert(number);
         known.kept_since.entry(number).or_insert_with(Instant::now);
-        Some(Place { number, pool: self.clone(), is_free: false })
+        Some(PermitSlot { number, pool: self.clone(), is_free: false })
     }
 
     /// Returns true if somebody here waits for a permit.
@@ -126,10 +126,10 @@ impl Pool {
     }
 
     /// Enters the queue of this process, as its last.
-    pub(super) fn turn(&self) -> Turn {
+    pub(super) fn enqueue(&self) -> Waiter {
         let mut known = self.0.known();
         known.calls += 1;
-        Turn { call: known.calls, pool: self.clone() }
+        Waiter { call: known.calls, pool: self.clone() }
     }
 
     /// Waits until somebody here has given a permit back. Cancellation safe.
@@ -138,10 +138,10 @@ impl Pool {
     }
 }
 
-impl Turn {
+impl Waiter {
     /// Waits until this caller is the first of those that wait here. It stays so until it
-    /// [`steps_out`](Turn::steps_out). Cancellation safe.
-    pub(super) async fn comes(&self) {
+    /// [`steps_out`](Waiter::steps_out). Cancellation safe.
+    pub(super) async fn turn_comes(&self) {
         loop {
             let called = {
                 let mut known = self.pool.0.known();
@@ -166,13 +166,13 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for Waiter {
     fn drop(&mut self) {
         self.steps_out();
     }
 }
 
-impl Place {
+impl PermitSlot {
     /// Gives the permit to the next caller here, without a poll. One that has been kept here for long
     /// is left to other processes first.
     pub(super) fn give_back(mut self) {
@@ -183,7 +183,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for PermitSlot {
     fn drop(&mut self) {
         let mut known = self.pool.0.known();
         known.ours.remove(&self.number);
@@ -191,14 +191,20 @@ impl Drop for Place {
         let is_awaited = !known.waiting.is_empty();
         let kept = known.kept_since.get(&self.number).map(|since| now.duration_since(*since));
         let is_due = kept.is_some_and(|kept| kept >= self.pool.0.poll * known.tenure);
-        if !self.is_free || !is_awaited || is_due {
-            known.kept_since.remove(&self.number);
-        }
-        // At the same moment: a poll in between would make it free a second time.
-        if self.is_free && is_awaited && is_due {
-            known.left.insert(self.number, now + self.pool.0.poll * 5 / 4);
-        } else if self.is_free {
-            known.free.push(self.number);
+        // All at the same moment: a poll in between would make it free a second time.
+        match (self.is_free, is_awaited, is_due) {
+            // A poll has to show what became of it.
+            (false, ..) => drop(known.kept_since.remove(&self.number)),
+            (true, true, false) => known.free.push(self.number),
+            (true, false, _) => {
+                known.kept_since.remove(&self.number);
+                known.free.push(self.number);
+            }
+            // It is the turn of other processes.
+            (true, true, true) => {
+                known.kept_since.remove(&self.number);
+                known.resting.insert(self.number, now + self.pool.0.poll * 5 / 4);
+            }
         }
     }
 }
@@ -211,12 +217,12 @@ mod tests {
     fn each_permit_is_given_to_one_caller_at_a_time() {
         let pool = Pool::new(Duration::from_secs(1));
         pool.seen(vec![0, 1, 2]);
-        let places: Vec<Place> = std::iter::from_fn(|| pool.pick()).collect();
-        let numbers: BTreeSet<usize> = places.iter().map(|place| place.number).collect();
+        let slots: Vec<PermitSlot> = std::iter::from_fn(|| pool.pick()).collect();
+        let numbers: BTreeSet<usize> = slots.iter().map(|slot| slot.number).collect();
         assert_eq!(numbers, BTreeSet::from([0, 1, 2]));
         pool.seen(vec![0, 1, 2]);
         assert!(pool.pick().is_none(), "they are ours, whatever a poll shows");
-        drop(places);
+        drop(slots);
         assert!(pool.pick().is_none(), "a poll has to show that they are free");
         pool.seen(vec![1]);
         pool.pick().unwrap().give_back();

@@ -103,10 +103,10 @@ impl RwLockBuilder {
 /// # Promises
 ///
 /// - While a write guard is valid, no other guard is, as far as locks exclude each other. A fenced
-///   write of a reader commits before the next writer begins, or not at all; likewise a writer's
-///   before the next reader or writer begins.
-/// - A writer's token is later than those of all readers and writers before it, and a reader's is
-///   later than those of all writers before it.
+///   write of a reader commits before the next writer begins, or not at all. A writer's commits
+///   before the next reader or writer begins, or not at all.
+/// - A writer's token is later than those of all readers and writers before it. A reader's is later
+///   than those of all writers before it.
 /// - A writer that waits stops new readers, in all processes. Readers that have begun finish.
 /// - The callers of one handle and its clones have their turns in the order of their calls. Readers
 ///   between two writers read together.
@@ -114,8 +114,8 @@ impl RwLockBuilder {
 /// # Not promised
 ///
 /// **Processes have no order.** While writers follow each other, each process lets them do so for ten
-/// polls. The write that is at work then leaves the lock to readers for a poll and a quarter, in all
-/// processes, and then to writers of other processes first. So while the same processes write, a reader
+/// polls. The write that is at work then leaves the lock to the readers of all processes, for a poll and a
+/// quarter. After that, writers of other processes come first. So while the same processes write, a reader
 /// waits no longer than ten polls and a write. New readers then wait for the next writer. It needs the
 /// same poll interval everywhere, and the column `lease_ms`: without it, writers leave the lock to readers
 /// for their lease.
@@ -277,8 +277,8 @@ impl RwLock {
         within(limit, key, "try_write", self.write_by(&writer, &row), trouble).await
     }
 
-    /// Polls once, and begins to write if nobody reads or writes; nothing otherwise, or if a caller of
-    /// this process waits, or the lock is left to readers.
+    /// Polls once, and begins to write if nobody reads or writes. Returns nothing otherwise, or if a
+    /// caller of this process waits, or the lock is left to readers.
     ///
     /// It stops no readers unless the poll shows none.
     ///

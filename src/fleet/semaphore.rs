@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::failures::Failures;
 use super::permit::Permit;
-use super::pool::{Place, Pool};
+use super::pool::{PermitSlot, Pool};
 use crate::batch::Repeats;
 use crate::error::{Error, Result};
 use crate::lock::within;
@@ -126,8 +126,8 @@ impl SemaphoreBuilder {
 /// # Not promised
 ///
 /// **Processes have no order.** While callers of the process wait, a permit that is given back goes to the
-/// next of them. After five polls the process leaves it to others for a poll and a quarter; if
-/// nobody takes it, after ten polls the next time, and so on, up to 60. Whoever polls first then has
+/// next of them. After five polls the process leaves it to others for a poll and a quarter. If
+/// nobody takes it, the process keeps it for ten polls the next time, and so on, up to 60. Whoever polls first then has
 /// it. So each process that waits has a chance after 60 polls and one use of the permit, at most.
 /// Callers in one process share their polls, so that many who wait poll no more than one.
 ///
@@ -194,16 +194,16 @@ impl Semaphore {
     ///
     /// Outside of a tokio runtime.
     pub async fn acquire(&self) -> Result<Permit> {
-        let turn = self.0.pool.turn();
+        let waiter = self.0.pool.enqueue();
         let mut tries = 0;
         loop {
-            turn.comes().await;
-            let Some(place) = self.0.pool.pick() else {
+            waiter.turn_comes().await;
+            let Some(slot) = self.0.pool.pick() else {
                 self.poll_when_due().await?;
                 continue;
             };
-            turn.steps_out();
-            match self.take(place).await {
+            waiter.steps_out();
+            match self.take(slot).await {
                 Ok(Some(permit)) => return Ok(permit),
                 Ok(None) => {
                     tries += 1;
@@ -268,8 +268,8 @@ impl Semaphore {
         self.0.pool.seen(free);
         // If several are taken by then, the knowledge is old.
         for _ in 0..TRIES_MAX {
-            let Some(place) = self.0.pool.pick() else { return Ok(None) };
-            if let Some(permit) = self.take(place).await? {
+            let Some(slot) = self.0.pool.pick() else { return Ok(None) };
+            if let Some(permit) = self.take(slot).await? {
                 return Ok(Some(permit));
             }
         }
@@ -301,14 +301,14 @@ impl Semaphore {
     }
 
     /// Tries the permit; nothing if it is taken.
-    async fn take(&self, place: Place) -> Result<Option<Permit>> {
-        let key = format!("{}{}", self.0.prefix, place.number);
+    async fn take(&self, slot: PermitSlot) -> Result<Option<Permit>> {
+        let key = format!("{}{}", self.0.prefix, slot.number);
         let lock = self.0.lock.for_row(key);
         let lock = lock.repeats(self.is_in_trouble()).build()?;
         let Some(guard) = lock.try_acquire().await? else { return Ok(None) };
         self.0.fruitless.store(0, Ordering::Relaxed);
         *self.failed_take() = None;
-        Ok(Some(Permit::new(guard, place)))
+        Ok(Some(Permit::new(guard, slot)))
     }
 
     /// Polls when it is time, unless a permit is given back here before. The first of those that wait
@@ -329,10 +329,10 @@ impl Semaphore {
                 if failures > 0 {
                     say(|| tracing::info!(lock, failures, "the permits can be read again"));
                 }
-                let left = self.0.pool.seen(free).unwrap_or(Duration::MAX);
+                let resting = self.0.pool.seen(free).unwrap_or(Duration::MAX);
                 if self.0.pool.is_empty() {
                     self.0.fruitless.store(0, Ordering::Relaxed);
-                    next.min(left).min(self.0.poll)
+                    next.min(resting).min(self.0.poll)
                 } else {
                     self.longer_pause(PAUSE_FIRST)
                 }

@@ -58,7 +58,7 @@ impl Shard {
     /// [`handed_over`](Shard::handed_over), in place of one that was left before.
     ///
     /// It goes with the release, so it costs no request. Set it when the task is told to stop, once the
-    /// work is drained. It is lost with the release, with the term, and if this process dies; and a table
+    /// work is drained. It is lost with the release, with the term, and if this process dies. A table
     /// without the column `info` has no room for it. So what must not be lost belongs in the database,
     /// under the [`fence`](Term::fence). The text is a hint about that, such as a position to begin at.
     ///
@@ -89,8 +89,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Returns the text that the previous owner of the shard left, if it did, as the poll showed it by
-    /// which this member came to take the shard.
+    /// Returns the text that the previous owner of the shard left, if it did. It is what the poll showed
+    /// before this member took the shard.
     pub fn handed_over(&self) -> Option<&str> {
         self.handed_over.as_deref()
     }
@@ -180,7 +180,7 @@ pub(super) struct Worker {
     /// The text that the last owner left.
     pub(super) handed_over: Option<Arc<str>>,
     pub(super) lock: LockBuilder,
-    pub(super) hand: TaskHandle,
+    pub(super) handle: TaskHandle,
     /// The member's own cancellation.
     pub(super) cancel: CancellationToken,
     /// Fired when the member leaves.
@@ -199,7 +199,7 @@ impl Worker {
         let taken = tokio::select! {
             biased;
             // Dropping the attempt releases what it may have won.
-            () = self.hand.leave.cancelled() => return Finished::Gone,
+            () = self.handle.leave.cancelled() => return Finished::Gone,
             () = self.dropped.cancelled() => return Finished::Gone,
             taken = self.take() => taken,
         };
@@ -213,19 +213,19 @@ impl Worker {
                 return Finished::Unanswered;
             }
         };
-        self.hand.has_it.store(true, Ordering::Release);
-        let (number, view) = (self.number, Arc::clone(&self.hand.view));
+        self.handle.has_it.store(true, Ordering::Release);
+        let (number, view) = (self.number, Arc::clone(&self.handle.view));
         view.tell(ShardEvent::Gained { shard: number, token: guard.token() });
         let orders = Orders {
-            resign: self.hand.leave.clone(),
+            resign: self.handle.leave.clone(),
             dropped: self.dropped.clone(),
             ..Orders::default()
         };
         let leaves: Arc<Mutex<Option<String>>> = Arc::default();
-        let (handed_over, left) = (self.handed_over.clone(), Arc::clone(&leaves));
+        let (handed_over, leaves_to_next) = (self.handed_over.clone(), Arc::clone(&leaves));
         // A panic before there is a future must not take the worker along.
         let work = move |term| async move {
-            task(Shard { number, count, term, handed_over, leaves: left }).await
+            task(Shard { number, count, term, handed_over, leaves: leaves_to_next }).await
         };
         let began = Instant::now();
         let stop_limit = lock.settings().map(|settings| settings.stop_limit).unwrap_or_default();
@@ -272,7 +272,7 @@ impl Worker {
             Ended::Stopped(..) => self.give_up(guard, lock, info).await,
             // It watches the member's own cancellation, of which it is told here a little later.
             Ended::Returned(()) if self.cancel.is_cancelled() => {
-                self.hand.leave.cancelled().await;
+                self.handle.leave.cancelled().await;
                 self.give_up(guard, lock, info).await
             }
             Ended::Returned(()) => {
@@ -302,7 +302,7 @@ impl Worker {
 
     /// Releases the shard for whom it was told to.
     async fn give_up(&self, guard: Guard, lock: &Spindle, info: Option<String>) -> Finished {
-        let (next, token) = (self.hand.next(), guard.token());
+        let (next, token) = (self.handle.next(), guard.token());
         let to = next.writer();
         let (lock, id, to) = (lock.name(), lock.id(), to.successor_id());
         say(|| tracing::info!(lock, id, %token, to, "gives a shard up"));

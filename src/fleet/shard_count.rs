@@ -96,15 +96,15 @@ impl Resize {
                 }
                 CountNamed::Count(count) => count.moved(to, !keeps),
             };
-            let left = deadline.saturating_duration_since(Instant::now());
-            match row.write(seen, next, left).await {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            match row.write(seen, next, remaining).await {
                 Ok(Written::Yes) => return Ok(next.into()),
                 Ok(Written::No) => {}
                 Ok(Written::Unpaid) => {
                     let doing = format!("shards `{group}/{name}`: move to {to}");
                     return Err(Error::timed_out(doing, REQUEST_LIMIT));
                 }
-                Err(error) if error.may_be_anothers() && !left.is_zero() => {}
+                Err(error) if error.may_be_anothers() && !remaining.is_zero() => {}
                 Err(error) => return Err(error),
             }
             sleep(PAUSE).await;

@@ -27,7 +27,7 @@ impl Member {
     ///
     /// Nothing happens before [`run`](Shards::run). From 1 to 10,000 shards.
     ///
-    /// The first member of a new group writes its count into a row of its own, and all others go by
+    /// The first member of a new group writes its count into a row of its own. All others go by
     /// that row, whoever lives and whatever outage there was. The `run` of a member that names another
     /// count fails, unless that one was the count before the last move. It may
     /// [wait](Shards::wait_for_count) instead. To move a fleet to another count, call
@@ -81,8 +81,8 @@ impl Shards {
     ///
     /// # Errors
     ///
-    /// [`run`](Shards::run) refuses a limit of zero or of more than a day, and a member whose id is
-    /// the random default: no other process could come back as it.
+    /// [`run`](Shards::run) refuses a limit of zero or of more than a day. It refuses a member whose id
+    /// is the random default, too: no other process could come back as it.
     pub fn restart_within(mut self, limit: Duration) -> Shards {
         self.0.restart = Some(limit);
         self
@@ -92,7 +92,7 @@ impl Shards {
     ///
     /// It begins once somebody has moved the group to this count. Until then it takes no part, and
     /// sends one small read a poll. Failing is the default, because a deploy that can't work should be
-    /// seen to fail: a rollout stops at its first process then, while the others go on. A fleet of
+    /// seen to fail. A rollout stops at its first process then, while the others go on. A fleet of
     /// processes that all wait does nothing, and says so only in the log.
     ///
     /// ```
@@ -229,7 +229,7 @@ impl Shards {
     ///   gets. [`plan`](crate::fleet::plan) says who gets what, and
     ///   [`plan_by_weight`](crate::fleet::plan_by_weight) by [`weight`](Shards::weight) and
     ///   [`cost`](Shards::cost).
-    /// - A member that joins gets its shards by name: the task is told to stop, ends, and then the
+    /// - A member that joins gets its shards by name. The task is told to stop and ends; then the
     ///   shard is released for its new owner alone. Nobody else takes it for two polls.
     /// - The shards of a member that crashed run elsewhere once its lease is over.
     ///
@@ -238,24 +238,24 @@ impl Shards {
     /// Each member reads the rows of all members and shards at every poll, in one request, and makes
     /// the same plan of them. A new member counts after three times the default
     /// [`poll_interval`](crate::LockBuilder::poll_interval) of its lease, and after one if nobody else
-    /// is at work; one that has left counts no more at once. A member hands over at most a tenth of
-    /// its shards at a time, at least one. A hand-over of which nobody knows what came of it leaves
-    /// the shard alone until the lease is over, at most.
+    /// is at work. One that has left counts no more at once. A member hands over at most a tenth of
+    /// its shards at a time, at least one. A hand-over of unknown outcome leaves the shard alone until
+    /// the lease is over, at most.
     ///
-    /// Members that leave, one by one or all at once, leave no shard alone for longer than two polls,
-    /// and four if another one has just died. So a rolling deploy costs polls, not leases.
+    /// Members that leave, one by one or all at once, leave no shard alone for longer than two polls.
+    /// It is four if another one has just died. So a rolling deploy costs polls, not leases.
     ///
     /// One that dies within its first three polls counts after them, until its lease is over. So
     /// shards may be promised to it meanwhile; the others take them back after some polls.
     ///
-    /// Each member that died within a lease of the moment from which it counted makes those that join
-    /// after it count later: two leases after they join, then four times as late each, up to ten
-    /// leases. This holds for a minute at least and ten leases, and nobody waits so where no other
-    /// member is at work. At most two members that joined one after the other may be on trial, which
-    /// is their first lease since they count. So a member in a crash loop moves few shards.
+    /// A member is on trial for its first lease since it counts. Each one that died on trial makes
+    /// those that join after it count later. That is two leases after they join, then four times as late
+    /// each, up to ten leases. This holds for a minute at least and ten leases. Nobody waits so where no other
+    /// member is at work. At most two members that joined one after the other may be on trial. So a
+    /// member in a crash loop moves few shards.
     ///
-    /// A task that **returns**, before `cancel` is cancelled, or **panics** gives its shard up. This member then leaves the shard to
-    /// others, for a pause that doubles from 1 s to 10 min. A shard that its planned owner leaves alone for
+    /// A task that **returns**, before `cancel` is cancelled, or **panics** gives its shard up. This
+    /// member then leaves the shard to others, for a pause that doubles from 1 s to 10 min. A shard that its planned owner leaves alone for
     /// two polls goes to another member.
     ///
     /// All the tasks of a process share its heartbeats and polls with every other lock of the same

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use spindle_protocol::fleet::Piece;
+use spindle_protocol::fleet::ShardState;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
@@ -135,9 +135,9 @@ impl ShardsView {
     /// one.
     pub(super) fn polled(&self, id: &str, polled: &Polled, meter: &Meter) {
         let view = &polled.view;
-        let owner = |piece: &Piece| match piece {
-            Piece::Held { by, .. } => by.clone(),
-            Piece::Vacant | Piece::Promised { .. } => None,
+        let owner = |state: &ShardState| match state {
+            ShardState::Held { by, .. } => by.clone(),
+            ShardState::Vacant | ShardState::Promised { .. } => None,
         };
         let mut state = self.state();
         state.owners = view.shards.iter().map(owner).collect();

@@ -10,7 +10,8 @@ use tokio::task::{Id, JoinSet};
 
 use super::shard::{Finished, Shard, TaskHandle, Worker};
 
-/// The tasks of one member, by their shards. Dropping this aborts them.
+/// The tasks of one member, by their shards. Dropping this aborts the
+/// workers, and with that releases the shards. It ends none of the tasks that they have started.
 #[derive(Default)]
 pub(super) struct Tasks {
     set: JoinSet<Finished>,
@@ -32,7 +33,7 @@ impl Tasks {
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        let (shard, handle) = (worker.number, worker.hand.clone());
+        let (shard, handle) = (worker.number, worker.handle.clone());
         let id = self.set.spawn(worker.work(task)).id();
         self.shards.insert(id, shard);
         self.handles.insert(shard, handle);

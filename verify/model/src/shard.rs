@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use spindle_protocol::fleet::{Part, Participant, Piece, Share, View};
+use spindle_protocol::fleet::{Part, Participant, ShardState, Share, View};
 use spindle_protocol::{Event, Succession};
 use stateright::{Model, Property};
 
@@ -272,13 +272,14 @@ impl ShardWorld {
             counts_from: of_tick(self.minds[*other].since) + Share::usual_settling(lease(*other)),
             weight: 1,
         };
-        let told = members.first().map_or(Piece::Vacant, |first| Piece::Held {
+        let told = members.first().map_or(ShardState::Vacant, |first| ShardState::Held {
             by: Some(scenario.members[*first].id.to_string()),
             since: of_tick(self.minds[*first].since),
             until: of_tick(self.minds[*first].lived) + lease(*first),
         });
         let row = self.world.table.lock();
-        let shard = row.map_or(Piece::Vacant, |row| Piece::of(&row, lease(index), read_at));
+        let shard =
+            row.map_or(ShardState::Vacant, |row| ShardState::of(&row, lease(index), read_at));
         View {
             read_at,
             members: members.iter().map(participant).collect(),

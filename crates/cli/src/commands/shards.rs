@@ -8,8 +8,8 @@ use serde::Serialize;
 use spindle::fleet::ShardCount;
 use spindle_protocol::Timestamp;
 use spindle_protocol::fleet::{
-    Declaration, Life, Participant, Piece, Share as Sharing, View, agreed_costs, declared_early,
-    joins,
+    Declaration, Life, Participant, ShardState, Share as Sharing, View, agreed_costs,
+    declared_early, joins,
 };
 
 use super::fleet::{fleets, last_part, none, rows};
@@ -153,7 +153,7 @@ fn members(pieces: &[Record], sharing: &[Record]) -> Members {
     let is_by_weight = agreed_costs(declared).is_some();
     let held = pieces.iter().filter(|row| row.is_held()).filter_map(|row| {
         let Life { since, heard, .. } = life(row)?;
-        Some(Piece::Held { by: row.holder.clone(), since, until: heard + lease })
+        Some(ShardState::Held { by: row.holder.clone(), since, until: heard + lease })
     });
     let view = View { read_at: NOW, members, shards: held.collect(), costs: BTreeMap::new() };
     let counting = view.counting(lease);

@@ -26,7 +26,7 @@ pub struct View {
     /// The live members.
     pub members: Vec<Participant>,
     /// The shards, by their numbers.
-    pub shards: Vec<Piece>,
+    pub shards: Vec<ShardState>,
     /// The costs of the shards that don't cost 1.
     pub costs: BTreeMap<usize, u32>,
 }
@@ -35,7 +35,7 @@ impl View {
     /// Returns true if a member has each shard, and by the plan none would move.
     pub fn is_settled(&self) -> bool {
         let members: Vec<&str> = self.members.iter().map(|member| &*member.id).collect();
-        let is_held = |piece: &Piece| piece.holder().is_some_and(|id| members.contains(&id));
+        let is_held = |state: &ShardState| state.holder().is_some_and(|id| members.contains(&id));
         self.shards.iter().all(is_held) && self.plan(&members).moves().is_empty()
     }
 
@@ -45,8 +45,8 @@ impl View {
         let settling = Timing::from_lease(lease).poll_interval;
         let joined: BTreeMap<&str, Timestamp> =
             self.members.iter().map(|member| (&*member.id, member.since)).collect();
-        let held = self.shards.iter().filter_map(|piece| match piece {
-            Piece::Held { by: Some(by), since, until } => {
+        let held = self.shards.iter().filter_map(|state| match state {
+            ShardState::Held { by: Some(by), since, until } => {
                 // Not what a former life of the id left: it was heard of since this one joined.
                 let joined = *joined.get(&**by)?;
                 (*since >= joined || *until > joined + lease).then_some((&**by, *since))
@@ -71,7 +71,7 @@ impl View {
             self.members.iter().map(|member| (&*member.id, member.weight)).collect();
         let weight = |id: &&'v str| (*id, weights.get(*id).copied().unwrap_or(1));
         let members: Vec<(&str, u32)> = members.iter().map(weight).collect();
-        let owners: Vec<Option<&str>> = self.shards.iter().map(Piece::owner).collect();
+        let owners: Vec<Option<&str>> = self.shards.iter().map(ShardState::owner).collect();
         plan_by_weight(&members, &owners, &self.costs)
     }
 }
@@ -93,7 +93,7 @@ pub struct Participant {
 
 /// The standing of one shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Piece {
+pub enum ShardState {
     /// Anyone may take it.
     Vacant,
     /// It was released for a member, which alone may take it for a while.
@@ -286,11 +286,11 @@ impl Share {
     fn note(&mut self, now: Moment, view: &View) {
         self.unheld.retain(|shard, _| *shard < view.shards.len());
         let is_member = |id: &str| view.members.iter().any(|member| member.id == id);
-        for (shard, piece) in view.shards.iter().enumerate() {
-            match piece {
-                Piece::Held { .. } => _ = self.unheld.remove(&shard),
+        for (shard, state) in view.shards.iter().enumerate() {
+            match state {
+                ShardState::Held { .. } => _ = self.unheld.remove(&shard),
                 // While it is kept for one that has left, nobody leaves it alone.
-                Piece::Promised { to, .. } if !is_member(to) => {
+                ShardState::Promised { to, .. } if !is_member(to) => {
                     self.unheld.insert(shard, Unheld { since: now, left_since: now });
                 }
                 _ => {
@@ -303,7 +303,7 @@ impl Share {
         };
         self.doubted.retain(|id, until| is_silent(id, *until));
         self.declined.retain(|(shard, member), pause| {
-            let holds = |piece: &Piece| piece.holder() == Some(member);
+            let holds = |state: &ShardState| state.holder() == Some(member);
             !view.shards.get(*shard).is_some_and(holds) && now < pause.until + PAUSE_LONGEST
         });
     }
@@ -311,7 +311,8 @@ impl Share {
     /// Notes who leaves a vacant shard of its own alone for as long as a promise lasts.
     fn doubt(&mut self, now: Moment, view: &View, members: &[&str], by_all: &Plan) {
         let by_others = view.plan(&self.undoubted(members));
-        let vacant = (0..view.shards.len()).filter(|shard| view.shards[*shard] == Piece::Vacant);
+        let vacant =
+            (0..view.shards.len()).filter(|shard| view.shards[*shard] == ShardState::Vacant);
         for shard in vacant {
             let owner = self.responsible(shard, [by_all, &by_others]);
             let Some(other) = owner.filter(|id| *id != self.id) else { continue };
@@ -366,9 +367,9 @@ impl Share {
             self.unheld.get(shard).is_some_and(|unheld| now.since(unheld.since) >= self.lease * 2)
         };
         let is_mine = |shard: &usize| match &view.shards[*shard] {
-            Piece::Promised { to, .. } => *to == self.id,
-            Piece::Held { .. } => false,
-            Piece::Vacant => {
+            ShardState::Promised { to, .. } => *to == self.id,
+            ShardState::Held { .. } => false,
+            ShardState::Vacant => {
                 self.responsible(*shard, plans) == Some(&*self.id) || is_anyones(shard)
             }
         };
@@ -409,7 +410,7 @@ impl Share {
     /// One that it holds no more counts no more: its task may be one that nobody can stop.
     fn at_a_time(&self, view: &View, parts: &BTreeMap<usize, Part>) -> usize {
         let is_held =
-            |shard: usize| view.shards.get(shard).and_then(Piece::holder) == Some(&*self.id);
+            |shard: usize| view.shards.get(shard).and_then(ShardState::holder) == Some(&*self.id);
         let are = |part: Part| {
             parts.iter().filter(|(shard, other)| **other == part && is_held(**shard)).count()
         };
@@ -442,9 +443,9 @@ impl Share {
         let joins = view.members.iter().map(|member| member.counts_from);
         let begins = view.members.iter().map(|member| member.since + self.settling);
         let leaves = view.members.iter().map(|member| member.until);
-        let ends = view.shards.iter().filter_map(|piece| match piece {
-            Piece::Held { until, .. } | Piece::Promised { until, .. } => Some(*until),
-            Piece::Vacant => None,
+        let ends = view.shards.iter().filter_map(|state| match state {
+            ShardState::Held { until, .. } | ShardState::Promised { until, .. } => Some(*until),
+            ShardState::Vacant => None,
         });
         let changes = joins.chain(begins).chain(leaves).chain(ends).filter(|at| *at > view.read_at);
         let changes = changes.map(|at| at.since(view.read_at));
@@ -455,32 +456,32 @@ impl Share {
     }
 }
 
-impl Piece {
+impl ShardState {
     /// Returns the standing of a shard whose row was read at `read_at`, by a member of this lease.
-    pub fn of(row: &Row, lease: Duration, read_at: Timestamp) -> Piece {
+    pub fn of(row: &Row, lease: Duration, read_at: Timestamp) -> ShardState {
         let until = row.vacant_for_all_from(lease);
         match row.writer.names() {
-            _ if until <= read_at => Piece::Vacant,
+            _ if until <= read_at => ShardState::Vacant,
             Named::Successor(to) if row.is_released() => {
-                Piece::Promised { to: to.to_string(), until }
+                ShardState::Promised { to: to.to_string(), until }
             }
             _ => {
                 let by = row.writer.id().map(str::to_string);
-                Piece::Held { by, since: row.token, until }
+                ShardState::Held { by, since: row.token, until }
             }
         }
     }
 
     fn holder(&self) -> Option<&str> {
         match self {
-            Piece::Held { by, .. } => by.as_deref(),
-            Piece::Vacant | Piece::Promised { .. } => None,
+            ShardState::Held { by, .. } => by.as_deref(),
+            ShardState::Vacant | ShardState::Promised { .. } => None,
         }
     }
 
     fn owner(&self) -> Option<&str> {
         match self {
-            Piece::Promised { to, .. } => Some(to),
+            ShardState::Promised { to, .. } => Some(to),
             other => other.holder(),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Part, Participant, Piece, Share, Step, View};
+use super::{Part, Participant, ShardState, Share, Step, View};
 use crate::{Moment, Timestamp};
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -94,17 +94,17 @@ impl World {
             let weight = self.weights.get(id).copied().unwrap_or(1);
             Participant { id: (*id).into(), since, until: at(lived + 100), counts_from, weight }
         });
-        let piece = |shard: &Shard| match (shard.holder, &shard.promised) {
+        let state = |shard: &Shard| match (shard.holder, &shard.promised) {
             (Some(holder), _) => {
                 let until = at(shard.expires.unwrap_or(self.tick + 100));
-                Piece::Held { by: Some(holder.into()), since: at(shard.since), until }
+                ShardState::Held { by: Some(holder.into()), since: at(shard.since), until }
             }
             (None, Some((to, until))) if *until > self.tick || to == of => {
-                Piece::Promised { to: to.clone(), until: at(*until) }
+                ShardState::Promised { to: to.clone(), until: at(*until) }
             }
-            _ => Piece::Vacant,
+            _ => ShardState::Vacant,
         };
-        let shards = self.shards.iter().map(piece).collect();
+        let shards = self.shards.iter().map(state).collect();
         let (members, costs) = (members.collect(), BTreeMap::new());
         View { read_at: at(self.tick), members, shards, costs }
     }
@@ -129,7 +129,7 @@ impl World {
                 self.moves += 1;
             }
         }
-        let is_anothers = |shard: &&usize| matches!(&view.shards[**shard], Piece::Promised { to, .. } if to != id);
+        let is_anothers = |shard: &&usize| matches!(&view.shards[**shard], ShardState::Promised { to, .. } if to != id);
         assert_eq!(
             step.take.iter().find(is_anothers),
             None,
@@ -477,9 +477,9 @@ fn one_that_takes_nothing_is_handed_nothing_until_it_is_heard_of() {
 fn shards_are_settled_once_live_members_have_each_and_none_is_to_move() {
     let held = |by: &str| {
         let by = (!by.is_empty()).then(|| by.to_string());
-        Piece::Held { by, since: at(0), until: at(100) }
+        ShardState::Held { by, since: at(0), until: at(100) }
     };
-    let is_settled = |members: &[&str], shards: [Piece; 3]| {
+    let is_settled = |members: &[&str], shards: [ShardState; 3]| {
         let members = members.iter().map(|id| Participant {
             id: (*id).to_string(),
             since: at(0),
@@ -495,9 +495,9 @@ fn shards_are_settled_once_live_members_have_each_and_none_is_to_move() {
     assert!(!is_settled(&["a", "b"], ["a", "a", "a"].map(held)), "one is to move");
     assert!(!is_settled(&["a"], ["a", "b", "a"].map(held)), "its owner has left");
     assert!(!is_settled(&["a"], ["a", "", "a"].map(held)), "it was taken from its owner");
-    let promised = Piece::Promised { to: "a".to_string(), until: at(9) };
-    for piece in [Piece::Vacant, promised] {
-        assert!(!is_settled(&["a"], [held("a"), held("a"), piece]));
+    let promised = ShardState::Promised { to: "a".to_string(), until: at(9) };
+    for state in [ShardState::Vacant, promised] {
+        assert!(!is_settled(&["a"], [held("a"), held("a"), state]));
     }
 }
 
@@ -514,9 +514,9 @@ fn shards_that_a_former_life_of_an_id_left_bring_the_next_life_none() {
     let members = vec![member("a", 0, 0), member("e", 200, 400)];
     let held = |by: &str, since, until| {
         let by = Some(by.to_string());
-        Piece::Held { by, since: at(since), until: at(until) }
+        ShardState::Held { by, since: at(since), until: at(until) }
     };
-    let handed_over = |of_e: Piece| {
+    let handed_over = |of_e: ShardState| {
         let mut shards = vec![held("a", 10, 300); 9];
         shards.push(of_e);
         let parts = (0..9).map(|shard| (shard, Part::Working)).collect();
@@ -545,7 +545,7 @@ fn a_number_that_comes_back_after_another_count_is_left_to_its_owner() {
         let (since, until) = (at(0), at(10_000));
         Participant { id: id.into(), since, until, counts_from: since, weight: 1 }
     };
-    let of_a = Piece::Held { by: Some("a".into()), since: at(10), until: at(10_000) };
+    let of_a = ShardState::Held { by: Some("a".into()), since: at(10), until: at(10_000) };
     let mut share = Share::new("a", LEASE, POLL);
     let mut takes = |tick, shards| {
         let (members, costs) = (vec![member("a"), member("b")], BTreeMap::new());
@@ -553,7 +553,15 @@ fn a_number_that_comes_back_after_another_count_is_left_to_its_owner() {
         let now = Moment(TICK * u32::try_from(tick).unwrap());
         share.decide(now, &view, &BTreeMap::from([(0, Part::Working)]), true).take
     };
-    assert_eq!(takes(100, vec![of_a.clone(), Piece::Vacant]), Vec::<usize>::new(), "it is b's");
+    assert_eq!(
+        takes(100, vec![of_a.clone(), ShardState::Vacant]),
+        Vec::<usize>::new(),
+        "it is b's"
+    );
     assert_eq!(takes(110, vec![of_a.clone()]), Vec::<usize>::new());
-    assert_eq!(takes(500, vec![of_a.clone(), Piece::Vacant]), Vec::<usize>::new(), "it is b's");
+    assert_eq!(
+        takes(500, vec![of_a.clone(), ShardState::Vacant]),
+        Vec::<usize>::new(),
+        "it is b's"
+    );
 }
