@@ -268,6 +268,11 @@ impl Emulator {
 
     /// Makes the server unreachable, through every port: connections break and new ones are
     /// refused. Its state stays, open transactions with their locks included.
+    ///
+    /// When this returns, no request is under way any more but those that a fault applies late.
+    ///
+    /// # Cancellation safety
+    /// Dropped halfway, it has shut some of the ports; another call shuts the others.
     pub async fn pause(&self) {
         self.running.ports.pause().await;
     }
@@ -292,6 +297,9 @@ impl Emulator {
     }
 
     /// Stops it. When this returns, its tasks have ended and its port is free.
+    ///
+    /// # Cancellation safety
+    /// Once it has begun, it stops though nobody waits for it.
     pub async fn stop(self) {
         self.running.core.stopped.cancel();
         self.running.core.tasks.close();

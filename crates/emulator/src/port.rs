@@ -34,8 +34,11 @@ impl Port {
         format!("http://{}", self.address())
     }
 
-    /// Breaks every connection through it and refuses new ones. The client's work that is open on
-    /// the server stays open.
+    /// Breaks every connection through it and refuses new ones. The client's transactions stay open.
+    /// When this returns, none of its requests is under way any more but those that a fault applies late.
+    ///
+    /// # Cancellation safety
+    /// Once it has begun, the port is shut though nobody waits for it.
     pub async fn cut_off(&self) {
         self.0.shut(Reason::CutOff).await;
     }

@@ -91,7 +91,7 @@ async fn accept(listener: TcpListener, answering: Answering, closed: Cancellatio
         }
     }
     drop(listener);
-    // No request changes anything after that: a restart may lose rows now.
+    // No request of these changes anything after that: a restart may lose rows now.
     connections.close();
     connections.wait().await;
 }

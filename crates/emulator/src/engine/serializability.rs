@@ -67,6 +67,11 @@ fn hot_place(random: &mut Random) -> Place {
     (random.below(HOT_ROWS), usize::from(random.one_in(2)))
 }
 
+/// One that comes into being, in the window of the transaction of this number.
+fn slot(number: u64, random: &mut Random) -> Place {
+    (Look::window(number).keys.start + random.below(SLOTS), 1)
+}
+
 fn key(id: u64) -> Key {
     Key(vec![KeyPart::Ascending(Value::Int64(id as i64))])
 }
@@ -207,11 +212,15 @@ impl Run {
                     mutations.push(write(WriteKind::Update, place, writer));
                     later.push(place);
                 }
+                14 => {
+                    let place = slot(number, random);
+                    self.database.write(id, &[write(WriteKind::Insert, place, writer)]).await?;
+                    record.writes.push(place);
+                }
                 _ => {
-                    let slots = Look::window(number).keys;
-                    let key = slots.start + random.below(SLOTS);
-                    mutations.push(write(WriteKind::InsertOrUpdate, (key, 1), writer));
-                    later.push((key, 1));
+                    let place = slot(number, random);
+                    mutations.push(write(WriteKind::InsertOrUpdate, place, writer));
+                    later.push(place);
                 }
             }
             if random.one_in(2) {
@@ -239,6 +248,17 @@ impl Run {
             tokio::task::yield_now().await;
         }
         self.remember(number, record);
+    }
+
+    /// Makes sure that the index has the rows that the table has, as far as it has such.
+    async fn check_index(&self) {
+        let moment = self.database.read_timestamp(TimestampBound::Strong).unwrap();
+        let read = async |read| self.database.read_at(moment, read).await.unwrap();
+        let mut rows = read(Read::all("cell", ALL_COLUMNS)).await;
+        rows.retain(|row| !row[1].is_null());
+        let mut entries = read(Look::index().read).await;
+        entries.sort();
+        assert_eq!(entries, rows);
     }
 
     fn remember(&self, number: u64, record: Record) {
@@ -338,6 +358,7 @@ async fn check(transactions: u64, tasks: u64, seed: u64, broken: bool) -> Verdic
     let started = tokio::time::Instant::now();
     let run = Run::new(transactions, broken).await;
     tokio::time::timeout(Duration::from_secs(86_400), run.go(tasks, seed)).await.unwrap();
+    run.check_index().await;
     let verdict = judge(&run.history.lock().unwrap());
     println!(
         "serializability: transactions={transactions} tasks={tasks} seed={seed} broken={broken} \
