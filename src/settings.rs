@@ -258,7 +258,7 @@ impl LockBuilder {
     /// # Cost
     ///
     /// An ordinary contender sends one read a poll and writes nothing. A ranked one also keeps a
-    /// row `spindle:member:<lock>/<id>` by heartbeats: a write each half of the lease, by two
+    /// row `spindle:member:<lock>/<id>` by heartbeats. That is a write each half of the lease, by two
     /// requests that it shares with the other locks of its [`LockTable`](crate::LockTable). At a
     /// vacancy each poll is two reads. A leader that preempts reads the members at each poll
     /// interval.
@@ -307,16 +307,16 @@ impl LockBuilder {
     /// [`lead`](crate::Spindle::lead) stops first, a guard loses its term at once. It begins within
     /// a poll interval of the other's arrival, by one more read a poll.
     ///
-    /// A contender that died within a lease of its join, or of the lead that it was given then, has to be
-    /// there for two leases the next time, and then for longer each time, up to ten leases. Before that
+    /// A contender dies early within a lease of its join, or of the lead that it was given then. It has
+    /// to be there for two leases the next time, and then for longer each time, up to ten leases. Before that
     /// nobody waits for it or hands over to it, under whatever id it comes back.
     ///
     /// A leader hands over to each contender once in a term of its membership, also if nobody knows
     /// what came of that. It hands nothing to one that it has seen let go of the lock since that
     /// one joined. So a higher contender whose task keeps failing doesn't make the lock flap, and
-    /// one that has resigned isn't handed the lock back. One that lost the lock without letting go,
-    /// by late heartbeats or an eviction, is handed it back once this one has led for a lease, and
-    /// no sooner than it is [kept away](crate::operate::Evict::keep_away). A leader that has handed
+    /// one that has resigned isn't handed the lock back. One may lose the lock without letting go,
+    /// by late heartbeats or an eviction. It is handed the lock back once this one has led for a lease,
+    /// and never while it is [kept away](crate::operate::Evict::keep_away). A leader that has handed
     /// over backs off for a lease, then contends anew.
     pub fn preempt(mut self) -> LockBuilder {
         self.preempts = true;

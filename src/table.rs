@@ -223,8 +223,10 @@ impl LockTable {
         RwLockBuilder::new(Arc::clone(&self.0), name.into())
     }
 
-    /// Returns the last run of the job `name`; nothing if it never ran, or if the row doesn't tell
-    /// because the lock was used otherwise since.
+    /// Returns the last run of the job `name`. Returns nothing if it never ran, or if the row doesn't
+    /// tell because the lock was used otherwise since.
+    ///
+    /// Use the name for runs alone: a holder that has sent no heartbeat yet looks like a run.
     ///
     /// # Errors
     ///
@@ -449,8 +451,8 @@ impl LockTable {
     ///
     /// The error names what exactly is wrong. [`is_schema`](crate::Error::is_schema) means the
     /// table or a column, with the statement that mends it. [`is_config`](crate::Error::is_config)
-    /// means a malformed name or endpoint, a database that is not there, or a server without read
-    /// timestamps, on which no lock can be taken. [`is_denied`](crate::Error::is_denied) means
+    /// means a malformed name or endpoint, or a database that is not there. So, too, does a server
+    /// without read timestamps, on which no lock can be taken. [`is_denied`](crate::Error::is_denied) means
     /// permissions or credentials. The others are
     /// [`is_session_lost`](crate::Error::is_session_lost), and an outage, said after 5 s.
     ///

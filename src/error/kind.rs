@@ -180,8 +180,8 @@ impl Error {
         matches!(*self.0, Kind::NotVacant { .. })
     }
 
-    /// Returns true if a group shares another count of shards than the one asked for: by the code that
-    /// begins to [share them](crate::fleet::Shards::run), or by who
+    /// Returns true if a group shares another count of shards than the one asked for. The code that
+    /// begins to [share them](crate::fleet::Shards::run) asks, or the one that
     /// [moves them](crate::LockTable::resize_shards) beside somebody else. Nothing was changed, and the
     /// text has both counts.
     pub fn is_other_count(&self) -> bool {
