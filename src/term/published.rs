@@ -1,6 +1,6 @@
 //! The state that the loop publishes: the term, its gains and losses.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use spindle_protocol::{Moment, Observation, Row, Seen, Writer};
@@ -22,12 +22,19 @@ pub(crate) struct Published {
     lock: Arc<str>,
     table: Arc<str>,
     validity: Validity,
-    term: Mutex<Option<Term>>,
-    /// The same for those who watch, once there are any.
-    watched: OnceLock<watch::Sender<Option<Term>>>,
+    present: Mutex<Present>,
     vitals: Mutex<Vitals>,
     /// The last poll's answer, and when it came.
     polled: Mutex<Option<(Observation, Moment)>>,
+}
+
+/// The term that is held now.
+#[derive(Debug, Default)]
+struct Present {
+    term: Option<Term>,
+    /// The same for those who watch, once there are any.
+    watched: Option<watch::Sender<Option<Term>>>,
+    has_loop_ended: bool,
 }
 
 impl Published {
@@ -38,8 +45,7 @@ impl Published {
             lock,
             table,
             validity: Validity::default(),
-            term: Mutex::default(),
-            watched: OnceLock::new(),
+            present: Mutex::default(),
             vitals,
             polled: Mutex::default(),
         }
@@ -57,12 +63,16 @@ impl Published {
     }
 
     pub(crate) fn term(&self) -> Option<Term> {
-        self.present().clone()
+        self.present().term.clone()
     }
 
     pub(crate) fn watch(&self) -> TermWatch {
-        let term = self.present();
-        let watched = self.watched.get_or_init(|| watch::Sender::new(term.clone()));
+        let Present { term, watched, has_loop_ended } = &mut *self.present();
+        if *has_loop_ended {
+            // Its sender is gone, which tells the reader.
+            return TermWatch::new(watch::channel(None).1);
+        }
+        let watched = watched.get_or_insert_with(|| watch::Sender::new(term.clone()));
         TermWatch::new(watched.subscribe())
     }
 
@@ -74,7 +84,7 @@ impl Published {
     }
 
     pub(crate) fn extended(&self, valid_until: Moment) {
-        if let Some(term) = &*self.present() {
+        if let Some(term) = &self.present().term {
             term.extend(valid_until);
         }
         self.validity.extend(nanoseconds(valid_until));
@@ -91,6 +101,9 @@ impl Published {
     /// Notes that the loop is gone, whatever the reason; no reader may believe in a term after it.
     pub(crate) fn loop_ended(&self, by_itself: bool) {
         self.ended(TermEnd::Abandoned);
+        let mut present = self.present();
+        (present.watched, present.has_loop_ended) = (None, true);
+        drop(present);
         self.vitals().loop_ended(by_itself);
     }
 
@@ -125,15 +138,15 @@ impl Published {
 
     fn tell(&self, term: Option<Term>) {
         let mut present = self.present();
-        if let Some(watched) = self.watched.get() {
+        if let Some(watched) = &present.watched {
             watched.send_replace(term.clone());
         }
-        *present = term;
+        present.term = term;
     }
 
-    fn present(&self) -> MutexGuard<'_, Option<Term>> {
+    fn present(&self) -> MutexGuard<'_, Present> {
         // Nothing that is done under it can panic halfway.
-        self.term.lock().unwrap_or_else(PoisonError::into_inner)
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the instance's account of itself, locked: for one statement.

@@ -175,9 +175,13 @@ async fn a_watch_alternates_gain_and_loss_however_slow_its_reader() {
     assert_eq!(lost.token(), first.token());
     let Some(TermChange::Gained(now)) = slow.next().await else { panic!("no gain") };
     assert_eq!(Some(now.token()), a.lock.has_lock(), "the terms in between are skipped whole");
+    let lock = a.lock.clone();
     a.stop().await;
     assert!(matches!(slow.next().await, Some(TermChange::Lost(_))));
-    assert!(slow.next().await.is_none());
+    for mut watch in [slow, lock.watch()] {
+        let next = timeout(EVENTUALLY, watch.next()).await.expect("the loop has ended");
+        assert!(next.is_none(), "{next:?}");
+    }
 }
 
 fn at_once<T>(future: impl Future<Output = T>) -> T {
