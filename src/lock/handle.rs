@@ -199,6 +199,10 @@ impl Spindle {
     ///
     /// False also if a task of [`lead`](Spindle::lead) can't be stopped: its lease runs out instead.
     ///
+    /// Calls of [`acquire`](Spindle::acquire) and [`lead`](Spindle::lead) wait out that lease, and
+    /// [`try_acquire`](Spindle::try_acquire) finds the lock occupied. Another instance may take it at
+    /// once, one of this process too.
+    ///
     /// A guard of this instance loses its term with that, at once. A task of
     /// [`lead`](Spindle::lead) is told to stop first, and the lock given up once it has ended.
     ///

@@ -75,10 +75,8 @@ impl Supervisor {
                     say_dropped(&guard, returned);
                     // After a loss nothing is held, and this only says so.
                     guard.release().await;
-                    match why {
-                        Why::Resigned => back_off(&self.orders, settings.timing.lease).await,
-                        Why::Stuck => back_off(&self.orders, self.pauses.next()).await,
-                        _ => {}
+                    if let Why::Stuck = why {
+                        back_off(&self.orders, self.pauses.next()).await;
                     }
                 }
                 Ended::Unstoppable(why, _) => {

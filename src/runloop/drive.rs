@@ -298,11 +298,8 @@ impl<R: LockRow> Driver<R> {
             self.resigned.extend(done);
             return Event::Resign { next };
         }
-        if next != Succession::Anyone {
-            return Event::Resign { next };
-        }
-        if self.waiters.is_any_waiting() {
-            return Event::LetGo;
+        if next != Succession::Anyone || self.waiters.is_any_waiting() {
+            return Event::LetGo { next };
         }
         self.wanted = false;
         self.published.vitals().wants(false);

@@ -1,5 +1,6 @@
 //! Guards: the lock for the life of a value.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use spindle::health::Role;
@@ -316,6 +317,32 @@ async fn resigning_under_a_guard_ends_its_term() {
     assert!(world.is_released());
     assert_eq!(guard.release().await, ReleaseOutcome::EndedBefore(TermEnd::LetGo));
     assert!(!lock.resign().await);
+    let (tried, took) = timed(lock.try_acquire()).await;
+    assert!(tried.unwrap().is_none() && took < LEASE / 10, "it keeps away for a lease: {took:?}");
+    let (_, took) = timed(acquire(&lock)).await;
+    assert!(took > LEASE / 10 * 9 && took < LEASE * 2, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_resigned_leaves_the_lock_to_others_though_its_callers_ask_at_once() {
+    let world = World::start().await;
+    let (a, b) = (spindle(&world, "a"), spindle(&world, "b"));
+    let guard = acquire(&a).await;
+    let mut acquiring = pin!(b.acquire());
+    assert!(timeout(LEASE, &mut acquiring).await.is_err(), "it is held");
+    let again = async {
+        guard.cancelled().await;
+        acquire(&a).await
+    };
+    let resigning = async {
+        assert!(a.resign().await);
+        acquiring.await.unwrap()
+    };
+    tokio::select! {
+        biased;
+        again = again => panic!("it took its lock back: {again:?}"),
+        other = resigning => drop(other),
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,9 +11,9 @@ pub enum Event {
     Early,
     /// The act under way was answered.
     Answer(Answer),
-    /// The owner lets go of the term, if there is one, and goes on as a contender later.
+    /// The owner gives up the term, if there is one, and makes no attempt to begin another for a lease.
     Resign {
-        /// The successor, or the pause, that follows the release.
+        /// The succession to the term.
         next: Succession,
     },
     /// True if the owner wants the lock; an instance begins by wanting it.
@@ -23,7 +23,10 @@ pub enum Event {
     Contend(bool),
     /// The owner lets go of the term, if there is one, and goes on as a contender; others have one
     /// poll interval to poll first.
-    LetGo,
+    LetGo {
+        /// The succession to the term.
+        next: Succession,
+    },
     /// The owner stops renewing the term, if there is one, but can't say that its work has ended:
     /// nothing is released, the lease runs out.
     Lapse,

@@ -121,9 +121,9 @@ impl Departure {
                 let (id, grace) = (next.id.to_string(), scenario.grace());
                 Event::Resign { next: Succession::Successor { id, grace } }
             }
-            Departure::LetGo => Event::LetGo,
+            Departure::LetGo => Event::LetGo { next: Succession::Anyone },
             Departure::Cooldown => {
-                Event::Resign { next: Succession::Cooldown { rest: scenario.grace() } }
+                Event::LetGo { next: Succession::Cooldown { rest: scenario.grace() } }
             }
             Departure::Lapse => Event::Lapse,
         }

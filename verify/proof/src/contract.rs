@@ -73,7 +73,8 @@ impl Process {
         let mut events = vec![None, Some(Event::Wake), Some(Event::Early)];
         if self.wishes > 0 {
             let next = Succession::Successor { id: "b".into(), grace: SECOND };
-            let wishes = [Event::Stop, Event::Resign { next }, Event::LetGo, Event::Lapse];
+            let let_go = Event::LetGo { next: Succession::Anyone };
+            let wishes = [Event::Stop, Event::Resign { next }, let_go, Event::Lapse];
             let contends = [false, true].map(Event::Contend);
             events.extend(wishes.into_iter().chain(contends).map(Some));
         }

@@ -85,7 +85,8 @@ impl Instance {
         row.vacant_from(&self.id, self.timing.lease).since(read_at)
     }
 
-    /// Attempts to take the lock, unless attempts have failed too often of late (I8).
+    /// Attempts to take the lock, unless attempts have failed too often of late (I8) or the owner
+    /// has resigned.
     fn attempt_in_time(
         &mut self,
         now: Moment,
@@ -93,8 +94,9 @@ impl Instance {
         observed: Timestamp,
         decision: &mut Decision,
     ) {
-        if now < self.begin_from {
-            self.poll_at(self.begin_from, self.timing.jitter());
+        let from = self.begin_from.max(self.away_until);
+        if now < from {
+            self.poll_at(from, self.timing.jitter());
         } else {
             self.attempt(now, displaced, observed, decision);
         }

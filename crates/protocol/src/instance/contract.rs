@@ -200,7 +200,7 @@ mod tests {
         let mut begins = Step::of(&attempts.after, 1, applied());
         let mut beats = Step::of(&begins.after, 5, Event::Wake);
         let mut renews = Step::of(&beats.after, 6, applied());
-        let mut releases = Step::of(&renews.after, 7, Event::LetGo);
+        let mut releases = Step::of(&renews.after, 7, Event::LetGo { next: Succession::Anyone });
 
         let writer = Writer::from("somebody");
         let (heartbeat, token) = (Timestamp(999), Timestamp(999));

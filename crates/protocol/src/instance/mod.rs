@@ -28,8 +28,11 @@ pub struct Instance {
     quiet_from: Moment,
     leftover: Option<Leftover>,
     failures: Failures,
-    /// No attempt to begin a term is made before.
+    /// No attempt to begin a term is made before, because earlier ones failed, unless the owner asks
+    /// anew.
     begin_from: Moment,
+    /// No attempt is made before, whoever asks: the owner was told to go.
+    away_until: Moment,
     /// Takeover rows that this instance has yet to remove.
     tidy: Option<Tidy>,
     /// The token of a release of this instance's that left no takeover row.
@@ -139,6 +142,7 @@ impl Instance {
             leftover: None,
             failures: Failures::default(),
             begin_from: Moment::default(),
+            away_until: Moment::default(),
             tidy: None,
             clean: None,
             stop_by: None,
@@ -185,9 +189,7 @@ impl Instance {
             Event::Answer(answer) => self.answer(now, answer, &mut decision),
             Event::Resign { next } => self.release(now, next, BackOff::Lease, &mut decision),
             Event::Contend(wanted) => self.contend(now, wanted, &mut decision),
-            Event::LetGo => {
-                self.release(now, Succession::Anyone, BackOff::Poll, &mut decision);
-            }
+            Event::LetGo { next } => self.release(now, next, BackOff::Poll, &mut decision),
             Event::Lapse => self.end(now, EndReason::Lapsed, &mut decision),
             Event::Stop => self.stop(now, &mut decision),
         }
@@ -278,6 +280,9 @@ impl Instance {
     ) {
         let Phase::Holding(term) = &self.phase else { return };
         let (id, displaced) = (term.id.clone(), term.displaced);
+        if back_off == BackOff::Lease {
+            self.away_until = now + self.timing.lease;
+        }
         // Past its validity the row falls vacant by itself, so there is nothing left to release.
         let until = (term.renewed + self.timing.validity()).min(now + self.timing.release_limit);
         let turn = Turn::at(now);

@@ -45,6 +45,7 @@ fn applied(milliseconds: i64) -> Event {
 }
 
 const UNKNOWN: Event = Event::Answer(Answer::Unknown);
+const LET_GO: Event = Event::LetGo { next: Succession::Anyone };
 const NOT_APPLIED: Event = Event::Answer(Answer::NotApplied);
 
 fn contender() -> Instance {
@@ -259,6 +260,28 @@ fn an_instance_that_resigned_lets_others_poll_first() {
 }
 
 #[test]
+fn one_that_resigned_attempts_nothing_for_a_lease_although_its_owner_asks() {
+    for asks_while_it_releases in [true, false] {
+        let mut instance = holder();
+        instance.decide(at(100), Event::Resign { next: Succession::Anyone });
+        instance.decide(at(100), Event::Contend(false));
+        let mut events = [Event::Contend(true), applied(105)];
+        if !asks_while_it_releases {
+            events.reverse();
+        }
+        let [_, polls] = events.map(|event| instance.decide(at(110), event).act);
+        assert_eq!(polls, Some(Act::Observe), "its owner wants to know");
+        let free = || Some(row(Timestamp::EPOCH, spanner(105), Writer::nobody()));
+        let waits = instance.decide(at(130), observed(free(), 125));
+        let from = at(100) + LEASE;
+        assert_eq!((waits.act, waits.wake.map(|wake| wake.at)), (None, Some(from)));
+        assert_eq!(instance.decide(from, Event::Wake).act, Some(Act::Observe));
+        let takes = instance.decide(from, observed(free(), 125 + 10_000)).act;
+        assert!(matches!(takes, Some(Act::Takeover { .. })));
+    }
+}
+
+#[test]
 fn a_takeover_row_whose_writer_died_halfway_is_overridden_after_the_longer_lease() {
     // That of the row that it displaces counts, too: its peer goes by it.
     for lease in [LEASE / 2, LEASE, LEASE * 3] {
@@ -363,7 +386,7 @@ fn a_sweep_that_left_something_is_followed_by_another() {
 fn a_release_takes_its_own_takeover_row_along_and_leaves_the_rest_to_a_sweep_after_it() {
     for stops in [false, true] {
         let (mut instance, _) = successor();
-        let event = if stops { Event::Stop } else { Event::LetGo };
+        let event = if stops { Event::Stop } else { LET_GO };
         let release = instance.decide(at(6), event).act;
         let displaced = Some(spanner(0));
         assert!(matches!(release, Some(Act::Release { displaced: of, .. }) if of == displaced));
@@ -379,7 +402,7 @@ fn a_release_takes_its_own_takeover_row_along_and_leaves_the_rest_to_a_sweep_aft
 fn after_a_release_of_its_own_there_is_nothing_to_sweep() {
     let (mut instance, _) = successor();
     instance.decide(at(6), SWEPT);
-    instance.decide(at(7), Event::LetGo);
+    instance.decide(at(7), LET_GO);
     let wake = instance.decide(at(10), applied(5_010)).wake.expect("it goes on");
     instance.decide(wake.at, Event::Wake);
     let free = row(Timestamp::EPOCH, spanner(5_010), Writer::nobody());
@@ -471,12 +494,12 @@ fn who_is_wanted_again_while_it_releases_polls_once_it_has() {
 #[test]
 fn who_lets_go_gives_others_one_poll_and_no_more() {
     let mut instance = holder();
-    let let_go = instance.decide(at(100), Event::LetGo);
+    let let_go = instance.decide(at(100), LET_GO);
     assert_eq!(let_go.announce, released_by_owner());
     let wake = instance.decide(at(110), applied(105)).wake.expect("it goes on");
     let poll = Timing::from_lease(LEASE).poll_interval;
     assert_eq!(wake.at + wake.spread, at(110) + poll);
-    assert_eq!(contender().decide(at(1), Event::LetGo).act, None, "there is nothing to let go");
+    assert_eq!(contender().decide(at(1), LET_GO).act, None, "there is nothing to let go");
 }
 
 #[test]
