@@ -125,7 +125,7 @@ impl Growth {
         if is_much {
             self.pause(now);
         } else {
-            self.paused.next = PAUSE_MIN;
+            self.paused.next = self.paused.shortest;
         }
     }
 
@@ -135,23 +135,30 @@ impl Growth {
     }
 }
 
-/// A pause, each time twice as long.
+/// A pause, each time twice as long, until [`PAUSES_FORGOTTEN`] after the last.
 #[derive(Debug)]
 pub(crate) struct Pause {
     until: Option<Instant>,
     /// The length of the next one.
     next: Duration,
+    shortest: Duration,
     longest: Duration,
 }
 
+/// What made for pauses so long ago is over.
+const PAUSES_FORGOTTEN: Duration = Duration::from_secs(3_600);
+
 impl Pause {
     pub(crate) fn new(shortest: Duration, longest: Duration) -> Pause {
-        Pause { until: None, next: shortest, longest }
+        Pause { until: None, next: shortest, shortest, longest }
     }
 
     /// Begins, unless one goes on.
     pub(crate) fn begin(&mut self, now: Instant) {
         if self.ends(now).is_none() {
+            if self.until.is_some_and(|until| until + PAUSES_FORGOTTEN <= now) {
+                self.next = self.shortest;
+            }
             self.until = Some(now + self.next);
             self.next = (self.next * 2).min(self.longest);
         }
@@ -237,6 +244,9 @@ mod tests {
             assert_eq!(pause.ends(ends), None);
             begun = ends;
         }
+        begun += PAUSES_FORGOTTEN;
+        pause.begin(begun);
+        assert_eq!(pause.ends(begun), Some(begun + PAUSE_MIN), "what was is forgotten");
     }
 
     #[test]

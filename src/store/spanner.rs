@@ -200,7 +200,7 @@ impl Spanner {
             Err(error) => {
                 let (code, is_unknown) = (error.code(), error.is_outcome_unknown());
                 let error = self.columns.explain(&self.connection, &leased, error).await;
-                let is_to_blame = !error.is_schema();
+                let is_to_blame = !error.is_schema() && !error.is_session_lost();
                 let commit = match code {
                     _ if is_unknown => CommitOutcome::Unknown,
                     Some(Code::AlreadyExists) => CommitOutcome::Exists,
