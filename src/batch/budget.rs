@@ -43,6 +43,15 @@ pub(crate) enum Charge {
     /// An attempt to connect. Of these there is one a second besides, or requests that wait for a
     /// connection could keep it from being made.
     Connect,
+    /// A request of heartbeats in parts, which each batcher pays from a bucket of its own.
+    Heartbeats,
+}
+
+/// The price of one request, and when it was paid.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Payment {
+    charge: Charge,
+    at: Instant,
 }
 
 #[derive(Debug)]
@@ -85,26 +94,27 @@ impl Budget {
         Budget { buckets, refunded: Notify::new() }
     }
 
-    /// Pays for a request and returns when, if there is enough.
-    pub(crate) fn pay(&self, charge: Charge) -> Option<Instant> {
+    /// Pays for a request, if there is enough.
+    pub(crate) fn pay(&self, charge: Charge) -> Option<Payment> {
         let (mut buckets, price) = (self.refilled(), charge.requests());
         let is_room = buckets.paid.len() + price <= REQUESTS_MAX;
         let is_enough = is_room && buckets.of(charge).all(|bucket| bucket.left > 0);
         is_enough.then(|| {
-            let now = Instant::now();
+            let at = Instant::now();
             buckets.of(charge).for_each(|bucket| bucket.left -= 1);
-            buckets.paid.extend(std::iter::repeat_n(now, price));
-            now
+            buckets.paid.extend(std::iter::repeat_n(at, price));
+            Payment { charge, at }
         })
     }
 
-    /// Gives the price of a request that was paid for then back: it was not in vain.
-    pub(crate) fn refund(&self, charge: Charge, paid_at: Instant) {
+    /// Gives the price of a request back: it was not in vain.
+    pub(crate) fn refund(&self, payment: Payment) {
+        let Payment { charge, at } = payment;
         let mut buckets = self.refilled();
         buckets.of(charge).for_each(Bucket::refund);
         // Those of others may have been in vain, and count until their window is over.
         for _ in 0..charge.requests() {
-            let its_own = buckets.paid.iter().position(|paid| *paid == paid_at);
+            let its_own = buckets.paid.iter().position(|paid| *paid == at);
             its_own.and_then(|index| buckets.paid.remove(index));
         }
         drop(buckets);
@@ -132,23 +142,23 @@ impl Budget {
         limit: Duration,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let Ok(paid_at) = timeout(limit, self.paid(charge)).await else {
+        let Ok(payment) = timeout(limit, self.paid(charge)).await else {
             return Err(Error::timed_out(doing(), limit));
         };
         let answer = request.await;
         if answer.is_ok() {
-            self.refund(charge, paid_at);
+            self.refund(payment);
         }
         answer
     }
 
-    /// Waits until it has paid, and returns when that was.
-    pub(crate) async fn paid(&self, charge: Charge) -> Instant {
+    /// Waits until it has paid.
+    pub(crate) async fn paid(&self, charge: Charge) -> Payment {
         loop {
             let mut refunded = std::pin::pin!(self.refunded());
             refunded.as_mut().enable();
-            if let Some(paid_at) = self.pay(charge) {
-                return paid_at;
+            if let Some(payment) = self.pay(charge) {
+                return payment;
             }
             match self.refilled_at(charge) {
                 Some(at) => {
@@ -186,24 +196,27 @@ impl Budgets {
         self.heartbeats.refill(now);
     }
 
-    /// Pays for a request and returns when, if there is enough.
-    pub(super) fn pay(&mut self, class: Class) -> Option<Instant> {
-        charge(class).map_or_else(|| self.heartbeats.pay(), |charge| self.shared.pay(charge))
-    }
-
-    /// Pays for one more read of a transaction whose first read was aborted, if there is enough.
-    pub(super) fn pay_read(&mut self, class: Class) -> Option<Instant> {
+    /// Pays for a request, if there is enough.
+    pub(super) fn pay(&mut self, class: Class) -> Option<Payment> {
         match charge(class) {
-            Some(_) => self.shared.pay(Charge::ReadAgain),
-            None => self.heartbeats.pay(),
+            Charge::Heartbeats => self.heartbeats.pay(),
+            charge => self.shared.pay(charge),
         }
     }
 
-    /// Gives the price of a request that was paid for then back: it was not in vain.
-    pub(super) fn refund(&mut self, class: Class, paid_at: Instant) {
+    /// Pays for one more read of a transaction whose first read was aborted, if there is enough.
+    pub(super) fn pay_read(&mut self, class: Class) -> Option<Payment> {
         match charge(class) {
-            Some(charge) => self.shared.refund(charge, paid_at),
-            None => self.heartbeats.refund(),
+            Charge::Heartbeats => self.heartbeats.pay(),
+            _ => self.shared.pay(Charge::ReadAgain),
+        }
+    }
+
+    /// Gives the price of a request back: it was not in vain.
+    pub(super) fn refund(&mut self, payment: Payment) {
+        match payment.charge {
+            Charge::Heartbeats => self.heartbeats.refund(),
+            _ => self.shared.refund(payment),
         }
     }
 
@@ -218,7 +231,7 @@ impl Charge {
     /// Returns how many requests that is.
     fn requests(self) -> usize {
         match self {
-            Charge::Connect => 0,
+            Charge::Connect | Charge::Heartbeats => 0,
             Charge::Read | Charge::ReadAgain => 1,
             Charge::Transaction => 2,
             Charge::ReadAndTransaction => 3,
@@ -227,14 +240,14 @@ impl Charge {
     }
 }
 
-/// Returns what the table is charged for a request of this kind.
-fn charge(class: Class) -> Option<Charge> {
+/// Returns the charge for a request of this kind.
+fn charge(class: Class) -> Charge {
     match class {
-        Class::Heartbeats => None,
-        Class::Polls => Some(Charge::Read),
-        Class::Releases | Class::Begins => Some(Charge::Transaction),
+        Class::Heartbeats => Charge::Heartbeats,
+        Class::Polls => Charge::Read,
+        Class::Releases | Class::Begins => Charge::Transaction,
         // It reads, and then writes.
-        Class::Sweeps => Some(Charge::ReadAndTransaction),
+        Class::Sweeps => Charge::ReadAndTransaction,
     }
 }
 
@@ -247,7 +260,7 @@ impl Buckets {
             Charge::ReadAndTransaction | Charge::ReadsAndTransaction => {
                 [Some(reads), Some(transactions)]
             }
-            Charge::ReadAgain => [None, None],
+            Charge::ReadAgain | Charge::Heartbeats => [None, None],
             Charge::Connect => [Some(connects), None],
         };
         of.into_iter().flatten()
@@ -270,9 +283,9 @@ impl Bucket {
         }
     }
 
-    fn pay(&mut self) -> Option<Instant> {
+    fn pay(&mut self) -> Option<Payment> {
         self.left = self.left.checked_sub(1)?;
-        Some(Instant::now())
+        Some(Payment { charge: Charge::Heartbeats, at: Instant::now() })
     }
 
     fn refund(&mut self) {
@@ -295,8 +308,7 @@ pub(crate) struct Repeats {
 pub(crate) struct Turn<'a> {
     repeats: &'a Repeats,
     budget: &'a Budget,
-    /// Its price, and when that was paid.
-    charge: Option<(Charge, Instant)>,
+    payment: Option<Payment>,
 }
 
 impl Repeats {
@@ -308,8 +320,8 @@ impl Repeats {
     /// Waits until the next request may leave. It leaves at once if it repeats no failure.
     pub(crate) async fn turn<'a>(&'a self, budget: &'a Budget, charge: Charge) -> Turn<'a> {
         let is_repeat = self.has_failed.load(Ordering::Relaxed);
-        let charge = if is_repeat { Some((charge, budget.paid(charge).await)) } else { None };
-        Turn { repeats: self, budget, charge }
+        let payment = if is_repeat { Some(budget.paid(charge).await) } else { None };
+        Turn { repeats: self, budget, payment }
     }
 
     /// Sends a request at its turn.
@@ -330,8 +342,8 @@ impl Turn<'_> {
     /// Notes if the request brought an answer.
     pub(crate) fn ends(self, is_answered: bool) {
         self.repeats.has_failed.store(!is_answered, Ordering::Relaxed);
-        if let Some((charge, paid_at)) = self.charge.filter(|_| is_answered) {
-            self.budget.refund(charge, paid_at);
+        if let Some(payment) = self.payment.filter(|_| is_answered) {
+            self.budget.refund(payment);
         }
     }
 }
@@ -383,10 +395,11 @@ mod tests {
     async fn a_refund_wakes_whoever_waits_for_the_same_budget() {
         let budget = Budget::new();
         let start = Instant::now();
+        let first = budget.pay(Charge::Transaction).unwrap();
         while budget.pay(Charge::Transaction).is_some() {}
         tokio::join!(budget.paid(Charge::Transaction), async {
             tokio::time::sleep(Duration::from_millis(1)).await;
-            budget.refund(Charge::Transaction, start);
+            budget.refund(first);
         });
         assert_eq!(start.elapsed(), Duration::from_millis(1));
     }
@@ -398,10 +411,20 @@ mod tests {
         tokio::time::advance(PERIOD - Duration::from_secs(1)).await;
         let in_vain = std::iter::from_fn(|| budget.pay(Charge::ReadAgain)).count();
         assert_eq!(in_vain, REQUESTS_MAX - 1);
-        budget.refund(Charge::ReadAgain, answered_late);
+        budget.refund(answered_late);
         tokio::time::advance(Duration::from_secs(1)).await;
         let more = std::iter::from_fn(|| budget.pay(Charge::ReadAgain)).count();
         assert_eq!(in_vain + more, REQUESTS_MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_repeated_read_that_brought_answers_pays_for_no_transaction() {
+        let shared = Arc::new(Budget::new());
+        let mut budgets = Budgets::new(Arc::clone(&shared), Instant::now());
+        while shared.pay(Charge::Transaction).is_some() {}
+        let read = budgets.pay_read(Class::Begins).unwrap();
+        budgets.refund(read);
+        assert!(budgets.pay(Class::Begins).is_none());
     }
 
     #[tokio::test(start_paused = true)]

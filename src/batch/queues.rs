@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::budget::{Budget, Budgets};
+use super::budget::{Budget, Budgets, Payment};
 use super::op::{Class, Op};
 use super::request::Reply;
 use super::together::{Batch, fill_a_request};
@@ -66,13 +66,13 @@ impl Queues {
     }
 
     /// Pays for sending a request once more, if there is enough: for all of it, or for the one read
-    /// with which it ended. Returns when.
+    /// with which it ended.
     pub(crate) fn pay_repeat(
         &mut self,
         class: Class,
         only_read: bool,
         now: Instant,
-    ) -> Option<Instant> {
+    ) -> Option<Payment> {
         self.budgets.refill(now);
         if only_read { self.budgets.pay_read(class) } else { self.budgets.pay(class) }
     }
@@ -136,8 +136,8 @@ impl Queues {
     /// Notes that a request is no longer on its way.
     pub(crate) fn arrived(&mut self, batch: &Batch, sent: Instant, reply: Reply) {
         let (class, acts, is_done) = (batch.class, batch.ops.len(), reply == Reply::Answered);
-        if let Some(paid_at) = batch.paid_at.filter(|_| is_done) {
-            self.budgets.refund(class, paid_at);
+        if let Some(payment) = batch.payment.filter(|_| is_done) {
+            self.budgets.refund(payment);
         }
         self.in_flight = self.in_flight.saturating_sub(1);
         self.alone_in_flight -= usize::from(batch.is_alone).min(self.alone_in_flight);
@@ -254,7 +254,11 @@ mod tests {
 
     /// A request that was paid for.
     fn paid(class: Class, is_isolated: bool) -> Batch {
-        Batch { is_isolated, ..Batch::new(class, Vec::new(), Some(Instant::now())) }
+        Batch { is_isolated, ..Batch::new(class, Vec::new(), payment(class)) }
+    }
+
+    fn payment(class: Class) -> Option<Payment> {
+        Budgets::new(Arc::new(Budget::new()), Instant::now()).pay(class)
     }
 
     fn unpaid(class: Class) -> Batch {
@@ -455,7 +459,7 @@ mod tests {
     async fn requests_go_one_at_a_time_where_one_failed_beside_others_and_not_alone() {
         let mut waiters = Waiters::none();
         let (part, _answer) = Op::new("a".into(), look(), LIMIT, (false, 0));
-        let alone = Batch::new(Class::Polls, vec![part], Some(Instant::now()));
+        let alone = Batch::new(Class::Polls, vec![part], payment(Class::Polls));
         let alone = Batch { is_alone: true, repeats: 1, ..alone };
         waiters.add("r", release(), false, 0);
         assert_eq!(waiters.next_batch().unwrap().0, Class::Releases);

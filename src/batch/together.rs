@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::budget::Payment;
 use super::op::{Class, Op};
 
 /// The most rows of one request; Spanner allows 80,000 cells a commit.
@@ -19,8 +20,8 @@ pub(crate) struct Batch {
     pub(crate) class: Class,
     /// Sorted by lock.
     pub(crate) ops: Vec<Arc<Op>>,
-    /// When it was paid for, if it consumes retry budget.
-    pub(crate) paid_at: Option<Instant>,
+    /// Given back if the request brings answers.
+    pub(crate) payment: Option<Payment>,
     /// True if its acts are suspected of holding others up.
     pub(crate) is_isolated: bool,
     /// True if nothing else may be in flight, to find out if it was something else.
@@ -30,9 +31,9 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn new(class: Class, mut ops: Vec<Arc<Op>>, paid_at: Option<Instant>) -> Batch {
+    pub(super) fn new(class: Class, mut ops: Vec<Arc<Op>>, payment: Option<Payment>) -> Batch {
         ops.sort_by(|one, other| one.lock.cmp(&other.lock));
-        Batch { class, ops, paid_at, is_isolated: false, is_alone: false, repeats: 0 }
+        Batch { class, ops, payment, is_isolated: false, is_alone: false, repeats: 0 }
     }
 
     /// Returns true if it is as large as requests get.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::budget::Budgets;
+use super::budget::{Budgets, Payment};
 use super::op::{Class, Op, OpKind};
 use super::request::Reply;
 use super::together::{Batch, Chosen, ROWS_MAX, fill_a_request};
@@ -176,11 +176,11 @@ impl Waiting {
         if self.in_flight < room {
             let ready = self.parts.iter().position(|(not_before, _)| *not_before <= now);
             if let Some(ready) = ready
-                && let Some(paid_at) = self.parts[ready].1.paid_at.or_else(|| budgets.pay(class))
+                && let Some(payment) = self.parts[ready].1.payment.or_else(|| budgets.pay(class))
                 && let Some((_, part)) = self.parts.remove(ready)
             {
                 self.in_flight += 1;
-                return Some(Batch { paid_at: Some(paid_at), ..part });
+                return Some(Batch { payment: Some(payment), ..part });
             }
             if is_gathering {
                 return None;
@@ -190,30 +190,30 @@ impl Waiting {
             } else {
                 self.trusted(class, now, budgets)
             };
-            if let Some((ops, paid_at)) = taken {
+            if let Some((ops, payment)) = taken {
                 self.in_flight += 1;
-                return Some(Batch::new(class, ops, paid_at));
+                return Some(Batch::new(class, ops, payment));
             }
         }
         self.next_isolated(class, budgets)
     }
 
-    /// Takes the next acts that are not isolated, with when they were paid for. The first to
-    /// come goes first. Repeats go along for nothing, or wait until they may.
+    /// Takes the next acts that are not isolated, with their payment. The first to come goes
+    /// first. Repeats go along for nothing, or wait until they may.
     fn trusted(
         &mut self,
         class: Class,
         now: Instant,
         budgets: &mut Budgets,
-    ) -> Option<(Vec<Arc<Op>>, Option<Instant>)> {
+    ) -> Option<(Vec<Arc<Op>>, Option<Payment>)> {
         let is_fresh_in_reach = self.fresh.front().is_some_and(|(came, _)| {
             let before = self.repeats.partition_point(|(other, _)| other < came);
             before < ROWS_MAX
         });
         let is_charged = !is_fresh_in_reach && !class.is_free();
         let is_repeat = is_charged && !self.repeats.is_empty();
-        let paid_at = if is_repeat { budgets.pay(class) } else { None };
-        let pays = !is_charged || paid_at.is_some();
+        let payment = if is_repeat { budgets.pay(class) } else { None };
+        let pays = !is_charged || payment.is_some();
         let mut chosen = Chosen::new(class);
         loop {
             let (fresh, repeat) = (self.fresh.front(), self.repeats.front().filter(|_| pays));
@@ -236,12 +236,12 @@ impl Waiting {
             let queue = if op.is_repeat { &mut self.repeats } else { &mut self.fresh };
             queue.push_front((came, op));
         }
-        (!ops.is_empty()).then_some((ops, paid_at))
+        (!ops.is_empty()).then_some((ops, payment))
     }
 
     /// Takes the heartbeats of the oldest terms. Where there are more than the server carries,
     /// always the same ones fail; in the order in which they came, all would be late in turn.
-    fn oldest_terms(&mut self, now: Instant) -> Option<(Vec<Arc<Op>>, Option<Instant>)> {
+    fn oldest_terms(&mut self, now: Instant) -> Option<(Vec<Arc<Op>>, Option<Payment>)> {
         let waiting = self.fresh.drain(..).chain(self.repeats.drain(..));
         let is_of_use = |op: &Op| !op.is_idle() && !op.is_hopeless(now);
         let mut waiting: Vec<_> = waiting.filter(|(_, op)| is_of_use(op)).collect();
@@ -267,8 +267,8 @@ impl Waiting {
         if self.isolated_in_flight > 1 || self.isolated.is_empty() {
             return None;
         }
-        let paid_at = if class.is_free() { None } else { budgets.pay(class) };
-        let taken = if class.is_free() || paid_at.is_some() {
+        let payment = if class.is_free() { None } else { budgets.pay(class) };
+        let taken = if class.is_free() || payment.is_some() {
             self.isolated(class)
         } else {
             // Those that repeat nothing go all the same, and so in one request.
@@ -278,7 +278,7 @@ impl Waiting {
             return None;
         }
         self.isolated_in_flight += 1;
-        Some(Batch { is_isolated: true, ..Batch::new(class, taken, paid_at) })
+        Some(Batch { is_isolated: true, ..Batch::new(class, taken, payment) })
     }
 
     /// Takes acts whose predecessors may have held others up: those least isolated together, and

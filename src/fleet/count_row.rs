@@ -109,14 +109,14 @@ impl CountRow {
         wait: Duration,
     ) -> Result<Written> {
         let (budget, charge) = (self.table.budget(), Charge::Transaction);
-        let Ok(paid_at) = timeout(wait, budget.paid(charge)).await else {
+        let Ok(payment) = timeout(wait, budget.paid(charge)).await else {
             return Ok(Written::Unpaid);
         };
         let change = Change::NameCount { seen, count };
         let (outcome, _) = self.table.carry_out(&self.key, change, REQUEST_LIMIT).await;
         match (outcome.answer, outcome.error) {
             (Answer::Applied { .. }, _) => {
-                budget.refund(charge, paid_at);
+                budget.refund(payment);
                 Ok(Written::Yes)
             }
             (_, Some(error)) => Err(error),
