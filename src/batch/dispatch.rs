@@ -85,6 +85,7 @@ impl Dispatcher {
             let now = Instant::now();
             let mut refunded = std::pin::pin!(budget.refunded());
             refunded.as_mut().enable();
+            self.take_in();
             self.part_late(now);
             while let Some(batch) = self.queues.next_batch(now) {
                 self.send(batch, now);
@@ -92,6 +93,8 @@ impl Dispatcher {
             let next = self.next(now);
             tokio::select! {
                 biased;
+                // First, since they are few, and acts may come without end.
+                Some((request, back)) = self.responses.next() => self.arrived(request, back),
                 op = self.inbox.recv() => match op {
                     Some(op) => {
                         self.queues.add(op);
@@ -99,7 +102,6 @@ impl Dispatcher {
                     }
                     None => return,
                 },
-                Some((request, back)) = self.responses.next() => self.arrived(request, back),
                 () = at(next) => {}
                 () = refunded, if self.queues.is_waiting() => {}
             }
@@ -111,16 +113,21 @@ impl Dispatcher {
     async fn collect(&mut self) {
         let since = Instant::now();
         for _ in 0..TURNS_MAX {
-            let mut is_more = false;
-            while let Ok(op) = self.inbox.try_recv() {
-                self.queues.add(op);
-                is_more = true;
-            }
-            if !is_more || since.elapsed() >= GATHERING_MAX {
+            if !self.take_in() || since.elapsed() >= GATHERING_MAX {
                 return;
             }
             yield_now().await;
         }
+    }
+
+    /// Queues what was handed over; true if there was anything.
+    fn take_in(&mut self) -> bool {
+        let mut is_any = false;
+        while let Ok(op) = self.inbox.try_recv() {
+            self.queues.add(op);
+            is_any = true;
+        }
+        is_any
     }
 
     fn send(&mut self, batch: Batch, now: Instant) {
@@ -198,12 +205,12 @@ impl Dispatcher {
         if !is_worth_it || is_late {
             return false;
         }
-        let paid_at = self.queues.pay_repeat(class, only_read, now);
-        if paid_at.is_none() {
+        let payment = self.queues.pay_repeat(class, only_read, now);
+        if payment.is_none() {
             return false;
         }
         ops.iter().for_each(|op| op.returns());
-        let again = Batch::new(class, ops.clone(), paid_at);
+        let again = Batch::new(class, ops.clone(), payment);
         let again = Batch { is_alone: is_gone, repeats: repeats + 1, ..again };
         self.queues.add_part(now + pause, again);
         true
@@ -300,6 +307,25 @@ mod tests {
     use crate::batch::op::OpKind;
     use crate::batch::store::tests::Reads;
     use crate::batch::{Batchers, Budget};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_act_is_answered_although_others_come_without_end() {
+        let store = Arc::new(Reads(|| true)) as Arc<dyn Store>;
+        let batchers = Batchers::new(Arc::new(Budget::new()));
+        let look = |lock: u32| {
+            let handle = batchers.handle(&store, lock.to_string().into(), 1);
+            handle.send(OpKind::Observe { is_first: true }, Duration::from_secs(3))
+        };
+        let (first, mut others) = (tokio::spawn(look(0)), Vec::new());
+        for lock in 1..10_000 {
+            if first.is_finished() {
+                break;
+            }
+            others.push(look(lock));
+            yield_now().await;
+        }
+        assert!(others.len() < 200, "{}", others.len());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_panics_is_one_that_failed_and_the_batcher_goes_on() {
