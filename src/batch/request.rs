@@ -165,14 +165,15 @@ async fn swept(store: &dyn Store, ops: &[Arc<Op>], limit: Duration) -> Response 
     let (mut commit, mut error) = (None, None);
     if !changes.is_empty() {
         let verdict = store.transact(changes, limit).await;
-        // Refused are those whose rows are gone already.
         (commit, error) = (Some(verdict.commit), verdict.error);
     }
     let outcome = |all: bool| {
-        let answer = match commit {
-            None | Some(CommitOutcome::Applied { .. }) => Answer::Swept { all },
-            Some(CommitOutcome::Unknown) => Answer::Unknown,
-            Some(_) => Answer::NotApplied,
+        let answer = match (commit, &error) {
+            (None | Some(CommitOutcome::Applied { .. }), _) => Answer::Swept { all },
+            // All were refused: their rows are gone already.
+            (Some(CommitOutcome::NotApplied), None) => Answer::Swept { all },
+            (Some(CommitOutcome::Unknown), _) => Answer::Unknown,
+            (Some(_), _) => Answer::NotApplied,
         };
         Some(Outcome::new(answer, error.clone()))
     };
@@ -189,4 +190,22 @@ pub(crate) fn panicked(ops: &[Arc<Op>], message: &str) -> Response {
     };
     let outcomes = ops.iter().map(outcome).collect();
     Response { outcomes, reply: Reply::Refused, commit: CommitOutcome::Unknown }
+}
+
+#[cfg(test)]
+mod tests {
+    use spindle_protocol::Timestamp;
+
+    use super::*;
+    use crate::batch::store::tests::Reads;
+
+    #[tokio::test]
+    async fn rows_that_somebody_else_has_deleted_are_swept() {
+        let limit = Duration::from_secs(1);
+        let (sweep, _answer) = Op::new("a".into(), OpKind::Sweep(Timestamp(7)), limit, (false, 0));
+        let batch = Batch::new(Class::Sweeps, vec![sweep], None);
+        let response = send(&Reads(|| true), &batch, limit).await;
+        let outcome = response.outcomes[0].as_ref().unwrap();
+        assert_eq!(outcome.answer, Answer::Swept { all: true }, "{:?}", outcome.error);
+    }
 }

@@ -141,10 +141,12 @@ impl Verdict {
 #[cfg(test)]
 pub(super) mod tests {
     use futures_util::FutureExt as _;
+    use spindle_protocol::takeover_key;
 
     use super::*;
 
-    /// Answers reads with no rows where it says so, and refuses the rest.
+    /// Answers reads with no rows where it says so. Finds a takeover row of each lock, which is gone
+    /// when it is to be deleted.
     pub(crate) struct Reads<F>(pub(crate) F);
 
     impl<F> fmt::Debug for Reads<F> {
@@ -179,15 +181,19 @@ pub(super) mod tests {
             changes: Vec<(Arc<str>, Change)>,
             _: Duration,
         ) -> BoxFuture<'_, Verdict> {
-            async move { Verdict::failed(&changes, Error::config("no request")) }.boxed()
+            let refused = vec![Some(Rejection::Needless); changes.len()];
+            let (commit, found) = (CommitOutcome::NotApplied, Vec::new());
+            async move { Verdict { refused, found, commit, error: None } }.boxed()
         }
 
         fn leftovers(
             &self,
-            _: Vec<(Arc<str>, Timestamp)>,
+            locks: Vec<(Arc<str>, Timestamp)>,
             _: Duration,
         ) -> BoxFuture<'_, Result<Vec<Leftovers>>> {
-            async { Ok(Vec::new()) }.boxed()
+            let keys = |lock: &str, before| (vec![takeover_key(lock, before)], true);
+            let found = locks.iter().map(|(lock, before)| keys(lock, *before)).collect();
+            async { Ok(found) }.boxed()
         }
     }
 }
