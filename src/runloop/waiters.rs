@@ -206,7 +206,8 @@ impl Waiters {
     pub(crate) fn settle(&mut self, now: Moment) {
         let Some(LastPoll { began, result }) = self.last.take() else { return };
         self.answer_tries(|asked, until| match &result {
-            Ok(Some(occupied)) => (began >= asked).then(|| NotGranted::Occupied(occupied.clone())),
+            _ if began < asked => None,
+            Ok(Some(occupied)) => Some(NotGranted::Occupied(occupied.clone())),
             // A lost race says nothing of who won it; the next poll does.
             Ok(None) => None,
             Err(error) => {
@@ -325,9 +326,12 @@ mod tests {
         let (reply, mut answer) = oneshot::channel();
         let mode = WaitMode::Tries { asked: at(2), until: at(10) };
         waiters.add(Waiter { mode, resign: None, reply });
-        waiters.answered(&held(), None, false);
-        waiters.settle(at(3));
-        assert!(answer.try_recv().is_err(), "that poll may have missed a release before the try");
+        let error = Error::timed_out("read", Duration::from_secs(1));
+        for (polled, error) in [(held(), None), (Answer::NotApplied, Some(&error))] {
+            waiters.answered(&polled, error, false);
+            waiters.settle(at(3));
+            assert!(answer.try_recv().is_err(), "that poll says nothing of the lock at the try");
+        }
 
         waiters.poll_begins(at(4));
         waiters.answered(&held(), None, false);
