@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
+use spindle_protocol::Answer;
 use tokio::runtime::{self, Handle};
 use tokio::sync::mpsc;
 use tokio::time::timeout_at;
@@ -163,16 +164,15 @@ impl BatchHandle {
         let (history, histories) = (Arc::clone(&self.history), Arc::clone(&self.histories));
         let holding = history.holding(kind.class());
         let (op, answer) = Op::new(Arc::clone(&self.lock), kind, limit, holding);
-        // A batcher that is gone answers nothing, which is told below.
-        let _ = self.inbox.send(Arc::clone(&op));
+        if self.inbox.send(Arc::clone(&op)).is_err() {
+            let error = Error::new(Kind::Abandoned { lock: op.lock.to_string() });
+            op.answer(Outcome::failed(Answer::NotApplied, error));
+        }
         async move {
             let outcome = match timeout_at(op.deadline + GRACE, answer).await {
                 Ok(Ok(outcome)) => outcome,
-                Ok(Err(_)) => {
-                    let error = Error::new(Kind::Abandoned { lock: op.lock.to_string() });
-                    Outcome::failed(op.without_answer(), error)
-                }
-                Err(_) => {
+                // The act keeps its sender until it is answered.
+                Ok(Err(_)) | Err(_) => {
                     let doing = format!("lock `{}`: wait for its turn", op.lock);
                     Outcome::failed(op.without_answer(), Error::timed_out(doing, limit))
                 }
@@ -187,7 +187,6 @@ impl BatchHandle {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use spindle_protocol::Answer;
     use tokio::time::Instant;
 
     use super::*;
@@ -212,6 +211,16 @@ mod tests {
             .block_on(async { batchers.handle(&store, "b".into(), 1).send(look(), LIMIT).await });
         assert!(matches!(outcome.answer, Answer::Observed(_)), "{:?}", outcome.error);
         drop(first);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_act_that_no_batcher_takes_is_answered_at_once() {
+        let (batchers, start) = (Batchers::new(Arc::new(Budget::new())), Instant::now());
+        let store = Arc::new(Reads(|| true)) as Arc<dyn Store>;
+        let handle = batchers.handle_on(&store, "a".into(), 1, drop);
+        let outcome = handle.send(look(), LIMIT).await;
+        assert_eq!((outcome.answer, start.elapsed()), (Answer::NotApplied, Duration::ZERO));
+        assert!(outcome.error.unwrap().to_string().contains("lock `a`"));
     }
 
     #[tokio::test(start_paused = true)]
