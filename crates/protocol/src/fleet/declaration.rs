@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use super::count::SHARDS_MAX;
 use super::joins::declare_early;
 use crate::Timestamp;
 
@@ -80,8 +81,10 @@ impl fmt::Display for Declaration {
     }
 }
 
-/// Reads the costs of shards below `count`. A part that can't be read says nothing.
+/// Reads the costs of shards below `count`, and below [`SHARDS_MAX`]: a damaged text takes no memory.
+/// A part that can't be read says nothing.
 fn read_costs(text: &str, count: usize) -> BTreeMap<usize, u32> {
+    let count = count.min(SHARDS_MAX);
     let part = |part: &str| {
         let (shards, cost) = part.split_once(':')?;
         let (first, last) = shards.split_once('-').unwrap_or((shards, shards));
@@ -145,6 +148,7 @@ mod tests {
         let costs = read("shards 7 plan 2 weight x costs 1:2,3-9:4,2-1:8,x:1,5:y,99:3").costs;
         assert_eq!(costs, BTreeMap::from([(1, 2), (3, 4), (4, 4), (5, 4), (6, 4)]));
         assert_eq!(read("shards 0 plan 2 costs 0-18446744073709551615:2").costs, BTreeMap::new());
+        assert_eq!(read("shards 20000 plan 2 costs 0-19999:2").costs.len(), SHARDS_MAX);
         for text in ["", "shards", "shards x", "weight 3 shards 7", "http://10.0.0.1"] {
             assert_eq!(Declaration::read(text), None, "{text}");
         }
