@@ -135,6 +135,9 @@ impl RwLock {
         // A lease that nobody read must not be taken for none.
         table.store.knows(Need::Begin, REQUEST_LIMIT).await?;
         let found = poll(table, &[writer_row], &[prefix]).await?;
+        if table.store.optional_columns().lease && !found.with_leases {
+            return Ok(Tried::Again);
+        }
         let (mut seen_row, mut readers) = (None, Vec::new());
         for full in found.rows {
             if full.key == *writer_row {
