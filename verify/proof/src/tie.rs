@@ -55,6 +55,11 @@ struct Case {
     state: State,
 }
 
+/// The tokens that a term may displace, with the keys of their takeover rows.
+fn takeovers() -> [(i64, String); 2] {
+    TOKENS.map(|token| (token, takeover_key(LOCK, Timestamp(token))))
+}
+
 impl Case {
     /// Returns the change that is this action, if these values make one.
     fn new(action: &'static str, given: Given) -> Option<Case> {
@@ -106,14 +111,29 @@ impl Case {
 
     /// Returns the rows after it by the relation, or its refusal.
     fn by_relation(&self, before: &Table) -> Result<Table, Rejection> {
-        let (mut state, mut after) = (self.state.clone(), before.clone());
+        let mut state = self.state_of(before);
+        self.apply(&mut state, before)?;
+        let mut after = before.clone();
+        for row in self.rows {
+            match state.cells(row) {
+                Some(cells) => after.put(self.written(row, cells, before.get(row))),
+                None => after.retain(|other| other.key != *row),
+            }
+        }
+        self.put_takeover_rows(&state, before, &mut after);
+        let is_needless = self.only_sweeps() && after.rows().eq(before.rows());
+        if is_needless { Err(Rejection::Needless) } else { Ok(after) }
+    }
+
+    /// Returns the relation's view of the table.
+    fn state_of(&self, before: &Table) -> State {
+        let mut state = self.state.clone();
         state.set("has_column", before.optional_columns);
         self.rows.iter().for_each(|row| state.put(row, before.get(row).map(cells)));
-        let takeovers = TOKENS.map(|token| (token, takeover_key(LOCK, Timestamp(token))));
-        for (token, key) in &takeovers {
+        for (token, key) in takeovers() {
             // A row of a lock that has such a name, from another's hand, is in the way of a takeover.
             let is_there = |row: &StoredRow| self.action == "takeover" || row.is_takeover();
-            let is_there = before.get(key).is_some_and(is_there);
+            let is_there = before.get(&key).is_some_and(is_there);
             state.set(format!("takeover_row {LOCK} {token}"), is_there);
         }
         if self.action == "evict" {
@@ -122,10 +142,17 @@ impl Case {
             let kept_away = self.given.has_option.then(|| Writer::kept_away(id, KEEP_AWAY));
             state.set("next", kept_away.unwrap_or(Writer::nobody()));
         }
-        // The relation knows the removal of takeover rows alone as sweeps.
-        let only_sweeps =
-            self.action == "sweep" || self.action == "remove" && self.given.seen.is_none();
-        if only_sweeps {
+        state
+    }
+
+    /// Returns true for what the relation knows as sweeps of takeover rows and nothing else.
+    fn only_sweeps(&self) -> bool {
+        self.action == "sweep" || self.action == "remove" && self.given.seen.is_none()
+    }
+
+    /// Carries the action out, unless a guard refuses it, and the sweeps that go with it.
+    fn apply(&self, state: &mut State, before: &Table) -> Result<(), Rejection> {
+        if self.only_sweeps() {
             if self.action == "remove" && before.get(LOCK).is_some() {
                 return Err(self.rejection("row-is-absent", before));
             }
@@ -142,13 +169,12 @@ impl Case {
         for token in self.swept {
             state.apply("sweep", &[("swept", &token.to_string())]);
         }
-        for row in self.rows {
-            match state.cells(row) {
-                Some(cells) => after.put(self.written(row, cells, before.get(row))),
-                None => after.retain(|other| other.key != *row),
-            }
-        }
-        for (token, key) in takeovers {
+        Ok(())
+    }
+
+    /// Adds the takeover row that it leaves, and removes those that are swept.
+    fn put_takeover_rows(&self, state: &State, before: &Table, after: &mut Table) {
+        for (token, key) in takeovers() {
             let is_there = state.tells(&format!("(takeover_row ro {token})"), &[]) == "true";
             if let Change::Takeover { seen, writer, .. } = &self.change
                 && seen.token.0 == token
@@ -161,8 +187,6 @@ impl Case {
                 after.retain(|row| row.key != key || !row.is_takeover());
             }
         }
-        let is_needless = only_sweeps && after.rows().eq(before.rows());
-        if is_needless { Err(Rejection::Needless) } else { Ok(after) }
     }
 
     /// Returns the rejection that this guard stands for.
