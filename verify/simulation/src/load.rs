@@ -2,9 +2,13 @@
 //! for all that shares one lock table: the locks of a process, or members, shards, permits, ranks,
 //! readers and writers.
 //!
-//! A request repeats a failure if the last of its kind about each of its rows came to nothing.
-//! Each user's first attempt at a row is due, and so is the poll of its group by a member whose
-//! last one was answered: healthy ones send these too. Heartbeats are excepted.
+//! Of each table, over any 10 s:
+//!
+//!     repeats that came to nothing or are under way <= 30 + 6 × callers that asked within 20 s
+//!     all requests <= 39 + WINDOW / (3/4 of the poll interval), of an instance that is alone
+//!
+//! A request repeats a failure if the last of its kind about each of its rows came to nothing. The poll of its group by
+//! a member whose last one was answered repeats none: healthy members send it, too. Heartbeats are excepted.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};

@@ -28,6 +28,9 @@ struct Arguments {
     /// real client, and fails unless each goal of coverage was met.
     #[arg(long, value_name = "SEEDS", conflicts_with_all = ["seconds", "client", "locks", "fleets", "big"])]
     goals: Option<u64>,
+    /// Runs no fleet of hundreds of members and shards.
+    #[arg(long, conflicts_with = "big")]
+    small: bool,
     /// Runs this many worlds at once; one for each processor unless told.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_024))]
     threads: Option<u64>,
@@ -61,14 +64,57 @@ struct Totals {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let mut arguments = Arguments::parse();
+    // Unoptimised, a big fleet takes longer than all the rest.
+    arguments.small |= cfg!(debug_assertions);
     match arguments.seed {
         Some(seed) => replay(&arguments, seed),
         None => explore(&arguments),
     }
 }
 
+/// A plan of either kind.
+#[derive(Debug)]
+enum World {
+    Locks(Plan),
+    Members(FleetPlan),
+}
+
 impl Arguments {
+    /// Returns the world that the seed stands for.
+    fn world(&self, seed: u64) -> World {
+        if !self.is_fleet(seed) {
+            return World::Locks(match self.locks {
+                Some(locks) => Plan::of_many(seed, locks),
+                None => Plan::from_seed_through(seed, self.is_through_client(seed)),
+            });
+        }
+        let plan = FleetPlan::from_seed(seed);
+        World::Members(match (self.big, plan.is_big() && !self.is_small()) {
+            (true, _) => plan.big(300, 1_000),
+            (false, true) => plan.big(140, 320),
+            (false, false) => plan,
+        })
+    }
+
+    /// Returns the options that have the seed stand for the same world, whichever seed is first.
+    fn replay(&self, seed: u64) -> String {
+        let locks = self.locks.map(|locks| format!(" --locks {locks}")).unwrap_or_default();
+        let flags = [
+            (self.is_through_client(seed), " --client"),
+            (self.big, " --big"),
+            (self.is_fleet(seed) && !self.big, " --fleets"),
+            (self.is_fleet(seed) && !self.big && self.is_small(), " --small"),
+        ];
+        let flags = flags.into_iter().filter_map(|(is_set, flag)| is_set.then_some(flag));
+        format!("--seed {seed}{locks}{}", flags.collect::<String>())
+    }
+
+    /// Returns true if no fleet is a big one.
+    fn is_small(&self) -> bool {
+        self.small || self.goals.is_some()
+    }
+
     /// Returns true if the seed's world goes through the real client whatever its plan says.
     fn is_through_client(&self, seed: u64) -> bool {
         self.client || (self.goals.is_some() && seed % 8 == 1)
@@ -84,29 +130,14 @@ impl Arguments {
 
 /// Lives what the seed stands for; with `prints`, tells it.
 fn live(arguments: &Arguments, seed: u64, prints: bool) -> Report {
-    if arguments.is_fleet(seed) {
-        let plan = FleetPlan::from_seed(seed);
-        let plan = match (arguments.big, plan.is_big()) {
-            (true, _) => plan.big(300, 1_000),
-            // Unoptimised, one of them takes longer than all the rest.
-            (false, true) if arguments.goals.is_none() && !cfg!(debug_assertions) => {
-                plan.big(140, 320)
-            }
-            _ => plan,
-        };
-        if prints {
-            println!("{plan:#?}");
-        }
-        return run_fleet(&plan, prints);
-    }
-    let plan = match arguments.locks {
-        Some(locks) => Plan::of_many(seed, locks),
-        None => Plan::from_seed_through(seed, arguments.is_through_client(seed)),
-    };
+    let world = arguments.world(seed);
     if prints {
-        println!("{plan:#?}");
+        println!("{world:#?}");
     }
-    run(&plan, prints)
+    match world {
+        World::Locks(plan) => run(&plan, prints),
+        World::Members(plan) => run_fleet(&plan, prints),
+    }
 }
 
 fn replay(arguments: &Arguments, seed: u64) -> ExitCode {
@@ -183,17 +214,7 @@ fn differ(first: &mut Report, second: &Report) {
 fn verdict(arguments: &Arguments, totals: &Totals, elapsed: Duration) -> ExitCode {
     println!("seen: {}", totals.coverage);
     if let Some((seed, violation)) = &totals.failed {
-        println!(
-            "replay: cargo simulate --seed {seed}{}{}",
-            if arguments.is_through_client(*seed) { " --client" } else { "" },
-            if arguments.big {
-                " --big"
-            } else if arguments.is_fleet(*seed) {
-                " --fleets"
-            } else {
-                ""
-            },
-        );
+        println!("replay: cargo simulate {}", arguments.replay(*seed));
         println!("simulate: FAILED seed={seed} {violation}");
         return ExitCode::FAILURE;
     }
@@ -207,8 +228,9 @@ fn verdict(arguments: &Arguments, totals: &Totals, elapsed: Duration) -> ExitCod
 }
 
 fn regressions() -> Vec<u64> {
-    let lines = REGRESSIONS.lines().filter_map(|line| line.split('#').next());
-    lines.filter_map(|seed| seed.trim().parse().ok()).collect()
+    let lines = REGRESSIONS.lines().filter_map(|line| line.split('#').next()).map(str::trim);
+    let seeds = lines.filter(|seed| !seed.is_empty());
+    seeds.map(|seed| seed.parse().expect("a line of regressions.txt begins with a seed")).collect()
 }
 
 impl Totals {
@@ -243,5 +265,28 @@ impl Totals {
             hours(self.simulated) / minutes,
             elapsed.as_secs_f64(),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_seed_is_replayed_as_the_same_world() {
+        for options in
+            ["--goals 300", "--client", "--fleets", "--fleets --small", "--big", "--locks 3", ""]
+        {
+            let parse = |options: &str| {
+                Arguments::parse_from(["simulate"].into_iter().chain(options.split_whitespace()))
+            };
+            let explored = parse(options);
+            for seed in 1..=300 {
+                let replayed = parse(&explored.replay(seed));
+                let [explored, replayed] =
+                    [&explored, &replayed].map(|it| format!("{:?}", it.world(seed)));
+                assert_eq!(explored, replayed, "{options}, seed {seed}");
+            }
+        }
     }
 }

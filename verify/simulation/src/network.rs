@@ -38,7 +38,7 @@ pub(crate) struct Network {
     sent: Mutex<Vec<u64>>,
     pub(crate) loads: Loads,
     pub(crate) pages: Mutex<Pages>,
-    /// They look at every commit, if there are any.
+    /// They look at every commit in its order. Without them each is judged by itself, by the row just before.
     checks: Option<Arc<Mutex<Checks>>>,
 }
 
@@ -194,7 +194,7 @@ impl Network {
         let committed = self.database.commit(id, &mutations).await;
         lock(&self.pages).ended += 1;
         let at = timestamp(committed?.timestamp);
-        self.committed(at, effects);
+        self.committed(at, effects).await;
         Ok(at)
     }
 
@@ -202,14 +202,19 @@ impl Network {
     pub(crate) async fn edit(&self, effect: Effect) {
         // A row that is gone meanwhile is not there to be edited.
         if let Ok(committed) = self.database.apply(&effect.mutations).await {
-            self.committed(timestamp(committed.timestamp), vec![effect]);
+            self.committed(timestamp(committed.timestamp), vec![effect]).await;
         }
     }
 
-    fn committed(&self, at: Timestamp, effects: Vec<Effect>) {
-        match &self.checks {
-            Some(checks) => lock(checks).committed(at, effects),
-            None => self.count(0, &at.0),
+    async fn committed(&self, at: Timestamp, effects: Vec<Effect>) {
+        if let Some(checks) = &self.checks {
+            return lock(checks).committed(at, effects);
+        }
+        self.count(0, &at.0);
+        for effect in effects {
+            let before = self.row_at(&effect.lock, Timestamp(at.0 - 1)).await;
+            let judged = effect.judge(before.map(|row| row.row()).as_ref());
+            self.judged(judged.map(drop));
         }
     }
 

@@ -240,10 +240,7 @@ impl Reach {
                 self.network.saw(CoverageGoal::FencedWrite);
                 (Outcome::Committed, Some(at))
             }
-            Err(Code::Aborted) => {
-                self.network.saw(CoverageGoal::FencedOff);
-                (Outcome::NotSent, None)
-            }
+            Err(Code::Aborted) => (Outcome::NotSent, None),
             Err(_) => (Outcome::Unknown, None),
         }
     }

@@ -1,11 +1,13 @@
 //! The life of one world, from its fleet's start to its report.
 
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::panic;
+use std::sync::{Arc, Once};
 
 use tokio::runtime::Builder;
 
 use crate::callers::Caller;
-use crate::checks;
+use crate::checks::{self, Invariant, Violation};
 use crate::coverage::CoverageGoal;
 use crate::instance::Instance;
 use crate::plan::Plan;
@@ -18,12 +20,31 @@ pub fn run(plan: &Plan, prints: bool) -> Report {
     in_virtual_time(plan.seed, plan.through_client, live(plan, prints))
 }
 
+thread_local! {
+    /// The first panic of the world that lives on this thread.
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Has panics noted, too: whoever spawned a task may not ask what became of it.
+fn note_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let prints = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            PANIC.with_borrow_mut(|first| _ = first.get_or_insert_with(|| panic.to_string()));
+            prints(panic);
+        }));
+    });
+}
+
 /// Lives a life on one thread, in virtual time.
-pub(crate) fn in_virtual_time<T>(
+pub(crate) fn in_virtual_time(
     seed: u64,
     through_client: bool,
-    life: impl Future<Output = T>,
-) -> T {
+    life: impl Future<Output = Report>,
+) -> Report {
+    note_panics();
+    PANIC.take();
     let mut builder = Builder::new_current_thread();
     builder.enable_time().start_paused(true);
     if through_client {
@@ -32,7 +53,14 @@ pub(crate) fn in_virtual_time<T>(
     }
     // The library's draws come from the seed, too.
     spindle::simulation::draw_from(seed.rotate_left(16));
-    builder.build().expect("a runtime on this thread alone").block_on(life)
+    let report = builder.build().expect("a runtime on this thread alone").block_on(life);
+    let panic = PANIC.take().map(|what| Violation {
+        invariant: Invariant::NoPanic,
+        at: report.simulated,
+        what,
+    });
+    // Whatever else is broken may follow from it.
+    Report { violation: panic.or(report.violation), ..report }
 }
 
 async fn live(plan: &Plan, prints: bool) -> Report {
@@ -64,4 +92,26 @@ async fn live(plan: &Plan, prints: bool) -> Report {
     }
     fleet.iter().for_each(tokio::task::JoinHandle::abort);
     world.report()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::Timeline;
+
+    fn outcome(task: impl FnOnce() + Send + 'static) -> Option<Invariant> {
+        let life = async {
+            let _ = tokio::spawn(async { task() }).await;
+            Timeline::new(1, false).report(1, true)
+        };
+        in_virtual_time(1, false, life).violation.map(|violation| violation.invariant)
+    }
+
+    #[test]
+    fn a_panic_that_nobody_asks_after_fails_its_world_and_no_other() {
+        assert_eq!(outcome(|| panic!("as a bug does")), Some(Invariant::NoPanic));
+        assert_eq!(outcome(|| ()), None);
+        // As the users' tasks fail that a plan has.
+        assert_eq!(outcome(|| panic::resume_unwind(Box::new("on purpose"))), None);
+    }
 }

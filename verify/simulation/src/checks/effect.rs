@@ -5,7 +5,10 @@ use std::time::Duration;
 use spindle_emulator::engine::Mutation;
 use spindle_protocol::{Change, Row, Succession, TermId};
 
+use super::{fenced, later_terms, other_rows};
+use crate::checks::Invariant;
 use crate::format::Format;
+use crate::rows::TABLE;
 
 /// One transaction's effect on one lock.
 #[derive(Clone, Debug)]
@@ -15,6 +18,20 @@ pub(crate) struct Effect {
     pub(crate) lock: String,
     pub(crate) purpose: Purpose,
     pub(crate) mutations: Vec<Mutation>,
+}
+
+impl Effect {
+    /// Judges it by the lock's row just before (I3, I4, I6). Returns the keys that it touches.
+    pub(crate) fn judge(&self, row: Option<&Row>) -> Result<Vec<String>, (Invariant, String)> {
+        later_terms::check(&self.purpose, row).map_err(|what| (Invariant::I4, what))?;
+        if let Purpose::Fenced(term) = &self.purpose {
+            fenced::check(row, term).map_err(|what| (Invariant::I3, what))?;
+        }
+        let of_table = self.mutations.iter().filter(|write| write.table() == TABLE);
+        let keys = of_table.map(|mutation| other_rows::keys(&self.lock, mutation));
+        let keys: Result<Vec<_>, _> = keys.collect();
+        keys.map(|keys| keys.concat()).map_err(|what| (Invariant::I6, what))
+    }
 }
 
 /// The purpose of an effect.
@@ -55,6 +72,13 @@ impl Purpose {
                 Purpose::Release { term: format.written_term(&term), next }
             }
             Change::Evict { keep_away, .. } => Purpose::Evict { keep_away },
+            // The world that reads and writes has one format.
+            Change::BeginRead { seen: None, .. } => Purpose::Insert,
+            Change::BeginRead { seen: Some(seen), .. } => {
+                Purpose::Takeover { seen, over_leftover: false }
+            }
+            Change::EndRead { term } => Purpose::Release { term, next: Succession::Anyone },
+            Change::BeginWrite { first, .. } => Purpose::Heartbeat(first),
             _ => Purpose::Sweep,
         }
     }

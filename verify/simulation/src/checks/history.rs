@@ -8,7 +8,7 @@ use spindle_emulator::engine::{Cell, Mutation, Value};
 use spindle_protocol::{Row, Timestamp, Writer};
 
 use super::reserved::Reservations;
-use super::{Effect, Invariant, Past, Purpose, fenced, later_terms, other_rows};
+use super::{Effect, Invariant, Past, Purpose, other_rows};
 use crate::coverage::CoverageGoal;
 use crate::format::Format;
 use crate::instance::Instance;
@@ -153,9 +153,9 @@ impl History {
         let Effect { by, lock, purpose, .. } = effect;
         let row = self.row(lock);
         let context = |what: String| format!("at {}, process {by:?}, lock `{lock}`: {what}", at.0);
-        later_terms::check(purpose, row.as_ref()).map_err(|what| (Invariant::I4, context(what)))?;
-        if let Purpose::Fenced(term) = purpose {
-            fenced::check(row.as_ref(), term).map_err(|what| (Invariant::I3, context(what)))?;
+        let keys = effect.judge(row.as_ref()).map_err(|(broken, what)| (broken, context(what)))?;
+        if *purpose == Purpose::Sweep && keys.contains(lock) {
+            return Err((Invariant::I6, context("a sweep removed the lock row".to_string())));
         }
         let contender = by.and_then(|by| self.contenders.get(&(by, lock.clone()))).cloned();
         // An edit is nobody's.
@@ -167,12 +167,7 @@ impl History {
         reserved.into_iter().for_each(|goal| timeline.saw(goal));
         note(purpose, row.as_ref(), timeline);
         for mutation in effect.mutations.iter().filter(|write| write.table() == TABLE) {
-            let keys =
-                other_rows::keys(lock, mutation).map_err(|what| (Invariant::I6, context(what)))?;
-            if *purpose == Purpose::Sweep && keys.contains(lock) {
-                return Err((Invariant::I6, context("a sweep removed the lock row".to_string())));
-            }
-            self.apply(mutation, &keys, at);
+            self.apply(mutation, at);
         }
         if *purpose == Purpose::ManualEdits {
             self.touched.insert((at, Some(lock.clone())));
@@ -201,13 +196,14 @@ impl History {
         Ok(())
     }
 
-    fn apply(&mut self, mutation: &Mutation, keys: &[String], at: Timestamp) {
+    fn apply(&mut self, mutation: &Mutation, at: Timestamp) {
+        let keys = other_rows::all_keys(mutation).unwrap_or_default();
         let Mutation::Write { columns, cells, .. } = mutation else {
             keys.iter().for_each(|key| drop(self.rows.remove(key)));
             return;
         };
         for key in keys {
-            let row = self.rows.entry(key.clone()).or_default();
+            let row = self.rows.entry(key).or_default();
             for (column, cell) in columns.iter().zip(cells) {
                 let cell = match cell {
                     Cell::CommitTimestamp => Cell::Value(engine_timestamp(at)),

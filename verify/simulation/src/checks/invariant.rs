@@ -33,6 +33,8 @@ pub enum Invariant {
     Past,
     /// The same seed gives the same trace.
     Repeats,
+    /// No task panics, neither the library's nor the world's own.
+    NoPanic,
 }
 
 /// A case in which an invariant did not hold.

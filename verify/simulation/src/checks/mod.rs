@@ -29,7 +29,7 @@ pub(crate) use beside::check as bounded_rows;
 pub(crate) use effect::{Effect, Purpose};
 pub(crate) use history::History;
 pub use invariant::{Invariant, Violation};
-pub(crate) use other_rows::{CANARIES, canary_row, unharmed};
+pub(crate) use other_rows::{BYSTANDERS, bystander_row, unharmed};
 pub(crate) use past::Past;
 pub(crate) use progress::settles;
 

@@ -41,12 +41,12 @@ pub fn run_fleet(plan: &FleetPlan, prints: bool) -> Report {
 
 async fn live(plan: &FleetPlan, prints: bool) -> Report {
     let world = Arc::new(FleetWorld::new(plan, prints).await);
-    let (slots, guest) = Slot::all(&world);
+    let (slots, newcomer) = Slot::all(&world);
     let fleet: Vec<_> = slots.iter().map(|slot| tokio::spawn(Arc::clone(slot).live())).collect();
     let whole = async {
         nemesis::run(&world, &slots).await;
-        world.judged(judge(&world, &slots, &guest).await);
-        end(&world, &slots, fleet, &guest.id).await;
+        world.judged(judge(&world, &slots, &newcomer).await);
+        end(&world, &slots, fleet, &newcomer.id).await;
     };
     tokio::select! {
         biased;
@@ -56,17 +56,17 @@ async fn live(plan: &FleetPlan, prints: bool) -> Report {
     world.report(plan.members + 1, !plan.through_client)
 }
 
-/// Sees that what a fleet does goes on well. The `guest` is a slot for members that come later.
-async fn judge(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) -> Judged {
+/// Sees that what a fleet does goes on well. The `newcomer` is a slot for members that come later.
+async fn judge(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], newcomer: &Arc<Slot>) -> Judged {
     match world.plan.subject {
-        Subject::Shards => settled::shares(world, slots, guest).await,
+        Subject::Shards => settled::shares(world, slots, newcomer).await,
         Subject::ReadersWriters => readers::judge(world, slots).await,
-        Subject::Ranks => ranks::judge(world, slots, guest).await,
+        Subject::Ranks => ranks::judge(world, slots, newcomer).await,
     }
 }
 
 /// Has all leave, and looks at what they leave behind.
-async fn end(world: &FleetWorld, slots: &[Arc<Slot>], fleet: Vec<JoinHandle<()>>, guest: &str) {
+async fn end(world: &FleetWorld, slots: &[Arc<Slot>], fleet: Vec<JoinHandle<()>>, newcomer: &str) {
     world.closing().cancel();
     slots.iter().for_each(|slot| slot.leave(Duration::ZERO));
     for living in fleet {
@@ -76,7 +76,7 @@ async fn end(world: &FleetWorld, slots: &[Arc<Slot>], fleet: Vec<JoinHandle<()>>
     }
     // Late requests of the dead.
     tokio::time::sleep(world.plan.lease * 2).await;
-    world.judged(settled::nothing_is_left(world, guest));
+    world.judged(settled::nothing_is_left(world, newcomer));
     world.judge_told();
     if let Some(rule) = simulation::broken_rule() {
         world.fail(Invariant::Contract, rule.into());

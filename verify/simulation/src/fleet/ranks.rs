@@ -84,7 +84,7 @@ impl Slot {
 pub(super) async fn judge(
     world: &Arc<FleetWorld>,
     slots: &[Arc<Slot>],
-    guest: &Arc<Slot>,
+    newcomer: &Arc<Slot>,
 ) -> Judged {
     all_at_work(world).await?;
     // Rows of the dead, and late requests of theirs.
@@ -104,12 +104,12 @@ pub(super) async fn judge(
         Ok(())
     })
     .await?;
-    let living = invite(guest).await;
+    let living = invite(newcomer).await;
     let mut all = slots.to_vec();
-    all.push(Arc::clone(guest));
-    is_led(world, &all, guest.rank(), "after a higher rank came").await?;
+    all.push(Arc::clone(newcomer));
+    is_led(world, &all, newcomer.rank(), "after a higher rank came").await?;
     sleep(world.plan.lease * 3).await;
-    guest.leave(Duration::ZERO);
+    newcomer.leave(Duration::ZERO);
     let _ = living.await;
     is_led(world, slots, highest.rank(), "after the highest rank left").await
 }

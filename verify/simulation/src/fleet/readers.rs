@@ -164,8 +164,8 @@ async fn a_waiting_writer_stops_readers(world: &Arc<FleetWorld>, slots: &[Arc<Sl
         let lock = lock.clock(Clock::runtime()).build();
         lock.expect("the plan is valid")
     };
-    let guest = world.plan.rates.len() * LINES;
-    let (writer, late) = (handle(guest), handle(guest + 1));
+    let newcomer = world.plan.rates.len() * LINES;
+    let (writer, late) = (handle(newcomer), handle(newcomer + 1));
     let mut reading = Vec::new();
     for slot in &slots[..2] {
         let guard = served(world, "a reader", handle(slot.line()).read()).await?;

@@ -18,11 +18,11 @@ use crate::network_faults::{Cut, Line};
 use crate::rows::TABLE;
 use crate::timeline::Judged;
 
-/// Sees that shards are shared well. The `guest` is a slot for members that come later.
+/// Sees that shards are shared well. The `newcomer` is a slot for members that come later.
 pub(super) async fn shares(
     world: &Arc<FleetWorld>,
     slots: &[Arc<Slot>],
-    guest: &Arc<Slot>,
+    newcomer: &Arc<Slot>,
 ) -> Judged {
     moved_to(world, world.plan.shards).await?;
     all_at_work(world).await?;
@@ -39,11 +39,11 @@ pub(super) async fn shares(
     for trial in &world.plan.trials {
         world.tell(&format!("{trial:?}"));
         match trial {
-            Trial::JoinAndLeave => join_and_leave(world, slots, guest).await?,
-            Trial::ComeAndGo => come_and_go(world, guest).await?,
-            Trial::CrashLoop => crash_loop(world, slots, guest).await?,
-            Trial::Unable => unable(world, slots, guest).await?,
-            Trial::LeaveTogether => leave_together(world, slots, guest).await?,
+            Trial::JoinAndLeave => join_and_leave(world, slots, newcomer).await?,
+            Trial::ComeAndGo => come_and_go(world, newcomer).await?,
+            Trial::CrashLoop => crash_loop(world, slots, newcomer).await?,
+            Trial::Unable => unable(world, slots, newcomer).await?,
+            Trial::LeaveTogether => leave_together(world, slots, newcomer).await?,
             Trial::Resize => resize(world, slots).await?,
         }
     }
@@ -121,27 +121,31 @@ pub(super) async fn nothing_moves(
     Err((Invariant::Moves, format!("{moved} shards moved {when}; the plan asks for {but}")))
 }
 
-/// Has the guest begin a life.
-pub(super) async fn invite(guest: &Arc<Slot>) -> JoinHandle<()> {
-    let living = Arc::clone(guest);
+/// Has the newcomer begin a life.
+pub(super) async fn invite(newcomer: &Arc<Slot>) -> JoinHandle<()> {
+    let living = Arc::clone(newcomer);
     let joined = tokio::spawn(async move { living.live_once().await });
-    while guest.life().is_none() {
+    while newcomer.life().is_none() {
         sleep(Duration::from_millis(1)).await;
     }
     joined
 }
 
-async fn join_and_leave(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) -> Judged {
+async fn join_and_leave(
+    world: &Arc<FleetWorld>,
+    slots: &[Arc<Slot>],
+    newcomer: &Arc<Slot>,
+) -> Judged {
     let lives = lives(slots);
     let owners = world.checks().owners().clone();
     let owners: Vec<Option<&str>> =
         owners.values().map(|life| lives.get(life).map(String::as_str)).collect();
     let mut members: Vec<&str> = lives.values().map(String::as_str).collect();
-    members.push(&guest.id);
+    members.push(&newcomer.id);
     let due = plan(&members, &owners).moves().len();
     let mut all = slots.to_vec();
-    all.push(Arc::clone(guest));
-    let living = invite(guest).await;
+    all.push(Arc::clone(newcomer));
+    let living = invite(newcomer).await;
     nothing_moves(world, "when a member joined", due, async {
         even(world, &all).await?;
         sleep(world.plan.lease * 2).await;
@@ -149,10 +153,10 @@ async fn join_and_leave(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Ar
     })
     .await?;
     world.saw(CoverageGoal::JoinMovedItsShare);
-    let guests = guest.life().map(|life| life.number);
-    let due = world.checks().owners().values().filter(|owner| Some(**owner) == guests).count();
+    let newcomers = newcomer.life().map(|life| life.number);
+    let due = world.checks().owners().values().filter(|owner| Some(**owner) == newcomers).count();
     nothing_moves(world, "when a member left", due, async {
-        guest.leave(Duration::ZERO);
+        newcomer.leave(Duration::ZERO);
         let _ = living.await;
         even(world, slots).await?;
         sleep(world.plan.lease * 2).await;
@@ -167,13 +171,13 @@ fn lives(slots: &[Arc<Slot>]) -> BTreeMap<u64, String> {
 }
 
 /// A member that is never there for long enough to count.
-async fn come_and_go(world: &Arc<FleetWorld>, guest: &Arc<Slot>) -> Judged {
+async fn come_and_go(world: &Arc<FleetWorld>, newcomer: &Arc<Slot>) -> Judged {
     let settled = world.plan.settled();
     nothing_moves(world, "while a member came and went", 0, async {
         for _ in 0..6 {
-            let living = invite(guest).await;
+            let living = invite(newcomer).await;
             sleep(settled.mul_f64(0.7)).await;
-            guest.leave(Duration::ZERO);
+            newcomer.leave(Duration::ZERO);
             let _ = living.await;
             sleep(settled / 2).await;
         }
@@ -186,12 +190,12 @@ async fn come_and_go(world: &Arc<FleetWorld>, guest: &Arc<Slot>) -> Judged {
 
 /// The row of a member that dies soon counts until its lease is over. Others take back what it is
 /// given meanwhile.
-async fn crash_loop(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) -> Judged {
+async fn crash_loop(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], newcomer: &Arc<Slot>) -> Judged {
     world.checks().forget_gaps();
     for _ in 0..3 {
-        let living = invite(guest).await;
+        let living = invite(newcomer).await;
         sleep(world.plan.settled().mul_f64(0.7)).await;
-        crash(guest, &[], Cut::Requests, Duration::ZERO);
+        crash(newcomer, &[], Cut::Requests, Duration::ZERO);
         let _ = living.await;
         sleep(world.plan.lease).await;
     }
@@ -202,14 +206,14 @@ async fn crash_loop(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Sl
     all_at_work(world).await?;
     even(world, slots).await?;
     // Its next life counts two leases after it joins, at the earliest.
-    let living = invite(guest).await;
+    let living = invite(newcomer).await;
     nothing_moves(world, "by a member whose lives ended early", 0, async {
         sleep(world.plan.lease.mul_f64(1.9)).await;
         Ok(())
     })
     .await?;
     world.saw(CoverageGoal::DampedJoin);
-    guest.leave(Duration::ZERO);
+    newcomer.leave(Duration::ZERO);
     let _ = living.await;
     even(world, slots).await
 }
@@ -230,31 +234,35 @@ fn left_alone_for_a_moment(world: &FleetWorld, when: &str, deaths: u32) -> Judge
 }
 
 /// A member that counts and can take nothing.
-async fn unable(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) -> Judged {
-    let living = invite(guest).await;
-    let line = guest.line();
+async fn unable(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], newcomer: &Arc<Slot>) -> Judged {
+    let living = invite(newcomer).await;
+    let line = newcomer.line();
     let pieces = world.plan.all_pieces();
     world.change_faults(|faults| faults.lines[line].unable = pieces);
     world.checks().forget_gaps();
     sleep(world.plan.lease * 6).await;
     left_alone_for_a_moment(world, "a member could take none", 1)?;
     world.saw(CoverageGoal::UnableStarvedNone);
-    guest.leave(Duration::ZERO);
+    newcomer.leave(Duration::ZERO);
     let _ = living.await;
     world.change_faults(|faults| faults.lines[line] = Line::default());
     all_at_work(world).await?;
     even(world, slots).await
 }
 
-/// Half of the members and the guest go at once, and come back two leases later.
-async fn leave_together(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], guest: &Arc<Slot>) -> Judged {
-    let living = invite(guest).await;
+/// Half of the members and the newcomer go at once, and come back two leases later.
+async fn leave_together(
+    world: &Arc<FleetWorld>,
+    slots: &[Arc<Slot>],
+    newcomer: &Arc<Slot>,
+) -> Judged {
+    let living = invite(newcomer).await;
     let mut all = slots.to_vec();
-    all.push(Arc::clone(guest));
+    all.push(Arc::clone(newcomer));
     even(world, &all).await?;
     world.checks().forget_gaps();
     slots.iter().take(slots.len() / 2).for_each(|slot| slot.leave(world.plan.lease * 2));
-    guest.leave(Duration::ZERO);
+    newcomer.leave(Duration::ZERO);
     let _ = living.await;
     sleep(world.plan.lease * 2).await;
     let gap = world.checks().longest_gap();

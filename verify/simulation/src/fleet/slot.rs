@@ -71,7 +71,7 @@ impl Life {
 }
 
 impl Slot {
-    /// Returns all the members of the plan, and a guest in a process of its own.
+    /// Returns all the members of the plan, and a newcomer in a process of its own.
     pub(super) fn all(world: &Arc<FleetWorld>) -> (Vec<Arc<Slot>>, Arc<Slot>) {
         let count = world.plan.rates.len();
         let processes: Vec<_> =

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use spindle::{CancellationToken, FencingToken, LockTable, simulation};
 use spindle_protocol::Timing;
 
-use crate::checks::{CANARIES, Checks, canary_row};
+use crate::checks::{BYSTANDERS, Checks, bystander_row};
 use crate::format::Format;
 use crate::instance::Instance;
 use crate::load::Bounds;
@@ -85,8 +85,8 @@ impl World {
         let schema = if plan.old_table.is_some() { OLD_SCHEMA } else { SCHEMA };
         let lines = plan.through_client.then_some(bounds.len());
         let (server, database) = server::start(plan.uncertainty, schema, lines).await;
-        let canaries: Vec<_> = CANARIES.into_iter().map(canary_row).collect();
-        database.apply(&canaries).await.expect("the database is empty");
+        let bystanders: Vec<_> = BYSTANDERS.into_iter().map(bystander_row).collect();
+        database.apply(&bystanders).await.expect("the database is empty");
         let conditions = Conditions {
             longest_lease: plan.longest_lease(),
             delay_max: plan.delay_max,
@@ -178,7 +178,7 @@ impl World {
     /// Returns true if a lock of this name is known to anybody here.
     pub(crate) fn is_name_of_a_lock(&self, name: &str) -> bool {
         let planned = self.plan.locks.iter().map(|lock| lock.name.as_str());
-        planned.chain(CANARIES).chain([NIGHTLY]).any(|known| known == name)
+        planned.chain(BYSTANDERS).chain([NIGHTLY]).any(|known| known == name)
     }
 
     /// The token under which an instance holds the lock of this name.
