@@ -98,7 +98,7 @@ impl Fence {
 
     /// Checks, inside `transaction`, that the term is still the lock's.
     ///
-    /// If it isn't, the transaction is spoilt too: a caller that ignores the result can't commit.
+    /// If it isn't, the transaction is poisoned too: a caller that ignores the result can't commit.
     /// It costs one read, which may carry the transaction's begin, and doesn't contend with
     /// heartbeats: they write another column. The read keeps the next term from beginning until
     /// the transaction ends, so do it late and keep the transaction short. If its process dies in
@@ -119,7 +119,7 @@ impl Fence {
     /// Dropping this future leaves the transaction unfinished; roll it back.
     pub async fn check(&self, transaction: &ReadWriteTransaction) -> Result<()> {
         if let Err(ended) = self.check_here() {
-            self.spoil(transaction)?;
+            self.poison(transaction)?;
             return Err(ended);
         }
         let (token, writer) = (self.token.to_timestamp(), Writer::from(self.writer.as_str()));
@@ -140,12 +140,12 @@ impl Fence {
             Ok(found) => found.map(|found| StoredRow { key: self.lock.clone(), ..found }),
             Err(source) => {
                 // Not knowing is no leave to commit either.
-                self.spoil(transaction)?;
+                self.poison(transaction)?;
                 return Err(Error::from_read(self.checking(), source));
             }
         };
         let Err(rejection) = fence.judge(&self.lock, found.as_slice()) else { return Ok(()) };
-        self.spoil(transaction)?;
+        self.poison(transaction)?;
         let (lock, token, end) =
             (self.lock.clone(), self.token, TermEnd::superseded(rejection.seen()));
         Err(Error::new(Kind::Fenced { lock, token, end }))
@@ -169,7 +169,7 @@ impl Fence {
 
     /// Adds writes of which one can't succeed, whether the lock has a row or not: an update of it,
     /// then an insert.
-    fn spoil(&self, transaction: &ReadWriteTransaction) -> Result<()> {
+    fn poison(&self, transaction: &ReadWriteTransaction) -> Result<()> {
         let lock = |mutation: google_cloud_spanner::mutation::WriteBuilder| {
             mutation.set("name").to(&self.lock).build()
         };

@@ -183,7 +183,7 @@ impl Semaphore {
     /// # Errors
     ///
     /// [`is_config`](Error::is_config) and [`is_schema`](Error::is_schema), which only a change of
-    /// the set-up can mend. Outages are waited out.
+    /// the set-up can mend. Outages and refusals are waited out, and logged each minute.
     ///
     /// # Cancellation safety
     ///

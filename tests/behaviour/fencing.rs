@@ -189,7 +189,7 @@ async fn a_fence_of_a_term_that_has_ended_here_asks_nobody() {
     );
     assert_eq!(refused.to_string(), expected);
     assert_eq!(requests.total(), 0);
-    // Inside somebody else's transaction it spoils that as well.
+    // Inside somebody else's transaction it poisons that as well.
     let ignored = client.read_write_transaction().build();
     let ignored = ignored.run(move |transaction: ReadWriteTransaction| {
         let fence = fence.clone();
