@@ -20,7 +20,7 @@ pub enum Change {
     Insert {
         /// The term's writer.
         writer: Writer,
-        /// The holder's own texts.
+        /// The holder's lease and info.
         holder: Holder,
     },
     /// Begins a term in place of `seen`.
@@ -31,14 +31,14 @@ pub enum Change {
         writer: Writer,
         /// Replaces a takeover row of the displaced token that is there already.
         over_leftover: bool,
-        /// The holder's own texts.
+        /// The holder's lease and info.
         holder: Holder,
     },
     /// Extends a term's lease.
     Heartbeat {
         /// The term.
         term: TermId,
-        /// The holder's own texts, where its row may not have them yet: the table got optional
+        /// The holder's lease and info, where its row may not have them yet: the table got optional
         /// columns after the term began.
         holder: Option<Holder>,
     },
@@ -104,7 +104,7 @@ pub enum Change {
         seen: Option<Row>,
         /// The term's writer.
         writer: Writer,
-        /// The holder's own texts.
+        /// The holder's lease and info.
         holder: Holder,
     },
     /// Ends a reader's term: its row goes.
@@ -119,7 +119,7 @@ pub enum Change {
         first: TermId,
         /// The readers' rows as they were observed to be vacant, by their keys.
         readers: Vec<(String, Row)>,
-        /// The holder's own texts.
+        /// The holder's lease and info.
         holder: Holder,
     },
     /// Extends the lease of a writer whose second commit may be applied already.
@@ -140,7 +140,7 @@ pub enum Change {
     },
 }
 
-/// A holder's own texts in the columns that a table may lack.
+/// A holder's lease and info, in the columns that a table may lack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// Its lease.
@@ -168,7 +168,7 @@ const HEARTBEAT: &[Column] = &[Column::Heartbeat, Column::Token, Column::Writer]
 impl Act {
     /// Returns the change that the act asks for; none for an observation or a sweep, which begin
     /// with a read of their own.
-    pub fn change(&self, holder: &Holder, parting_info: Option<&str>) -> Option<Change> {
+    pub fn change(&self, holder: &Holder, release_info: Option<&str>) -> Option<Change> {
         let holder = || holder.clone();
         match self.clone() {
             Act::Observe | Act::Sweep { .. } => None,
@@ -178,7 +178,7 @@ impl Act {
             }
             Act::Heartbeat { term } => Some(Change::Heartbeat { term, holder: None }),
             Act::Release { term, next, displaced } => {
-                let info = parting_info.map(str::to_string);
+                let info = release_info.map(str::to_string);
                 Some(Change::Release { term, next, displaced, info })
             }
         }
@@ -196,6 +196,8 @@ impl Change {
             Change::Insert { .. }
             | Change::Heartbeat { .. }
             | Change::Evict { .. }
+            | Change::EndRead { .. }
+            | Change::KeepWriting { .. }
             | Change::Fence { .. } => Reads { keys: lock_and(&[]), columns: TERM },
             Change::Takeover { seen, .. } => {
                 Reads { keys: lock_and(&[takeover_key(lock, seen.token)]), columns: HEARTBEAT }
@@ -218,9 +220,6 @@ impl Change {
             Change::BeginWrite { readers, .. } => {
                 let readers: Vec<String> = readers.iter().map(|(key, _)| key.clone()).collect();
                 Reads { keys: lock_and(&readers), columns: HEARTBEAT }
-            }
-            Change::EndRead { .. } | Change::KeepWriting { .. } => {
-                Reads { keys: lock_and(&[]), columns: TERM }
             }
             Change::EndWriting { first, next, displaced } => {
                 as_release(first.clone(), next, *displaced).reads(lock)
@@ -365,7 +364,7 @@ impl TermId {
     /// Returns the term of the writer's second commit if that is what was found, or else the first.
     fn or_second(&self, found: Option<&StoredRow>) -> TermId {
         let found = found.map(StoredRow::row);
-        let second = found.and_then(|row| self.second_in(&row));
+        let second = found.and_then(|row| self.second_in(row.token, &row.writer));
         second.unwrap_or_else(|| self.clone())
     }
 }

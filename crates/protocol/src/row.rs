@@ -183,13 +183,13 @@ pub struct TermId {
 }
 
 impl TermId {
-    /// Returns the term that the second commit began, after this first one of a writer, if the row
-    /// says so.
+    /// Returns the term that the second commit began, after this first one of a writer, if a row
+    /// of this token and this writer says so.
     ///
     /// There is one such commit at most, since it displaces the first.
-    pub fn second_in(&self, row: &Row) -> Option<TermId> {
-        let second = self.writer.second().filter(|second| row.writer == *second)?;
-        (row.token > self.token).then_some(TermId { token: row.token, writer: second })
+    pub fn second_in(&self, token: Timestamp, writer: &Writer) -> Option<TermId> {
+        let second = self.writer.second().filter(|second| writer == second)?;
+        (token > self.token).then_some(TermId { token, writer: second })
     }
 }
 

@@ -72,14 +72,6 @@ impl Timing {
         self.lease.saturating_sub(self.clock_drift_margin)
     }
 
-    /// Returns how much before it is due a heartbeat may go, to share a request with those of other locks.
-    ///
-    /// By all of its interval: with less, locks that were begun at different times would keep to
-    /// different rounds for ever.
-    pub fn early(&self) -> Duration {
-        self.heartbeat_interval
-    }
-
     /// Returns how far contenders that wake for the same expiry spread, so that they collide less.
     pub fn jitter(&self) -> Duration {
         Duration::from_millis(50).min(self.lease / 50)

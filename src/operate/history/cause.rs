@@ -91,7 +91,7 @@ fn ended(term: &StoredRow, later: &Later, has_marks: bool) -> Option<(Timestamp,
 /// Returns true if the first is the wait of a writer, and the second the term that it waited for.
 fn is_second_of(term: &StoredRow, version: &StoredRow) -> bool {
     let first = TermId { token: term.row().token, writer: term.writer.clone() };
-    first.second_in(&version.row()).is_some()
+    first.second_in(version.row().token, &version.writer).is_some()
 }
 
 /// Returns how the term before the version ended, as the version says.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Attempt, BackOff, Holding, Instance, Leftover, Phase, Releasing, Tidy, Turn};
+use super::{Attempt, BackOff, Holding, Instance, Leftover, Phase, Releasing, Sweep, Turn};
 use crate::{
     Act, Announcement, Answer, Decision, EndReason, Moment, Nonce, Observation, Rejection, Row,
     Succession, TermId, Timestamp, Wake, Writer,
@@ -175,7 +175,7 @@ impl Instance {
         // One that failed in an earlier term waits as if it were the same.
         let turn =
             if self.failures.sweeps > 0 { Turn::Due(self.retry(now)) } else { Turn::at(now) };
-        self.tidy = before.map(|before| Tidy { before, turn });
+        self.sweep = before.map(|before| Sweep { before, turn });
         if self.stop_by.is_some() || !self.wanted {
             let until = now + self.timing.release_limit;
             let (turn, back_off, next) = (Turn::at(now), BackOff::Poll, Succession::Anyone);
@@ -191,7 +191,7 @@ impl Instance {
         } else {
             // Too late to be of use; nobody was told, so it can be displaced at once.
             self.quiet_from = self.quiet_from.max(now);
-            self.tidy = None;
+            self.sweep = None;
             let Wake { at, spread } = self.begin_failed(now);
             self.poll_at(at, spread);
         }
@@ -239,8 +239,8 @@ impl Instance {
                 self.failures.releases = 0;
                 self.term_works();
                 self.phase = Phase::Sweeping { released: *at, back_off };
-                match &mut self.tidy {
-                    Some(tidy) => tidy.turn = Turn::at(now),
+                match &mut self.sweep {
+                    Some(sweep) => sweep.turn = Turn::at(now),
                     None => self.left(now, *at, back_off),
                 }
             }
@@ -266,12 +266,12 @@ impl Instance {
             }
             _ => Some(Turn::Due(self.sweep_failed(now))),
         };
-        let tidy = self.tidy.take();
-        self.tidy = tidy.and_then(|tidy| Some(Tidy { turn: turn?, ..tidy }));
+        let sweep = self.sweep.take();
+        self.sweep = sweep.and_then(|sweep| Some(Sweep { turn: turn?, ..sweep }));
         let Phase::Sweeping { released, back_off } = self.phase else { return };
-        match &self.tidy {
+        match &self.sweep {
             None => self.left(now, released, back_off),
-            Some(tidy) if tidy.turn.is_due(now) => {}
+            Some(sweep) if sweep.turn.is_due(now) => {}
             Some(_) => self.back_off(now, back_off),
         }
     }
@@ -283,7 +283,7 @@ impl Instance {
     }
 
     fn back_off(&mut self, now: Moment, back_off: BackOff) {
-        self.tidy = None;
+        self.sweep = None;
         match back_off {
             BackOff::No => self.poll_at(now, Duration::ZERO),
             BackOff::Poll => self.stand_by(now),

@@ -1,11 +1,11 @@
 //! The act that is due now, and the time to ask again.
 
-use super::{Holding, Instance, Phase, Releasing, Tidy, Turn};
+use super::{Holding, Instance, Phase, Releasing, Sweep, Turn};
 use crate::{Act, Moment, Timing, Wake};
 
 impl Instance {
     pub(super) fn due_act(&mut self, now: Moment, is_early: bool) -> Option<Act> {
-        let is_early = is_early && self.early().is_some_and(|early| early.at <= now);
+        let is_early = is_early && self.early().is_some();
         let asked = Turn::Asked { sent: now };
         match &mut self.phase {
             Phase::Standby { poll } if self.wanted && poll.at <= now => {
@@ -26,10 +26,10 @@ impl Instance {
             Phase::Sweeping { .. } => self.due_sweep(now),
             Phase::Holding(term) if term.heartbeat.is_due(now) || is_early => {
                 term.heartbeat = asked;
-                if let Some(Tidy { turn: Turn::Asked { .. }, .. }) = self.tidy {
+                if let Some(Sweep { turn: Turn::Asked { .. }, .. }) = self.sweep {
                     // Replaced, and its answer never heard.
                     let turn = Turn::Due(self.sweep_failed(now));
-                    self.tidy = self.tidy.take().map(|tidy| Tidy { turn, ..tidy });
+                    self.sweep = self.sweep.take().map(|sweep| Sweep { turn, ..sweep });
                 }
                 let Phase::Holding(term) = &self.phase else { return None };
                 Some(Act::Heartbeat { term: term.id.clone() })
@@ -47,34 +47,36 @@ impl Instance {
     }
 
     fn due_sweep(&mut self, now: Moment) -> Option<Act> {
-        let tidy = self.tidy.as_mut().filter(|tidy| tidy.turn.is_due(now))?;
-        tidy.turn = Turn::Asked { sent: now };
-        Some(Act::Sweep { before: tidy.before })
+        let sweep = self.sweep.as_mut().filter(|sweep| sweep.turn.is_due(now))?;
+        sweep.turn = Turn::Asked { sent: now };
+        Some(Act::Sweep { before: sweep.before })
     }
 
     /// Returns when a sweep may begin before this heartbeat, which replaces it unless it is answered by then.
     ///
     /// Both are drawn to the same ticks: without time to leave, each sweep could be taken back.
     fn sweep_before(&self, heartbeat: Wake, now: Moment) -> Option<Wake> {
-        let Some(Tidy { turn: Turn::Due(sweep), .. }) = &self.tidy else { return None };
-        let (at, room) = (sweep.at.max(now), self.timing.heartbeat_interval / 8);
-        let spread = sweep.spread.min(heartbeat.at.since(at + room));
+        let Some(Sweep { turn: Turn::Due(due), .. }) = &self.sweep else { return None };
+        let (at, room) = (due.at.max(now), self.timing.heartbeat_interval / 8);
+        let spread = due.spread.min(heartbeat.at.since(at + room));
         (at + room <= heartbeat.at).then_some(Wake { at, spread })
     }
 
     /// Returns when a heartbeat may go early. Never a repeat, which is as prompt as it may be, none
     /// where none is ever due, and none that would replace a sweep.
+    ///
+    /// By all of its interval, to share a request with those of other locks: with less, locks that were
+    /// begun at different times would keep to different rounds for ever.
     pub(super) fn early(&self) -> Option<Wake> {
-        if let Some(Tidy { turn: Turn::Asked { .. }, .. }) = self.tidy {
+        if let Some(Sweep { turn: Turn::Asked { .. }, .. }) = self.sweep {
             return None;
         }
         let Timing { heartbeat_interval: interval, renew_deadline, .. } = self.timing;
-        let spread = self.timing.early();
         match &self.phase {
             Phase::Holding(Holding { renewed, heartbeat: Turn::Due(heartbeat), .. })
                 if heartbeat.spread.is_zero() && interval < renew_deadline =>
             {
-                Some(Wake { at: *renewed + interval.saturating_sub(spread), spread })
+                Some(Wake { at: *renewed, spread: interval })
             }
             _ => None,
         }

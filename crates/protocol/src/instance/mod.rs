@@ -34,7 +34,7 @@ pub struct Instance {
     /// No attempt is made before, whoever asks: the owner was told to go.
     away_until: Moment,
     /// Takeover rows that this instance has yet to remove.
-    tidy: Option<Tidy>,
+    sweep: Option<Sweep>,
     /// The token of a release of this instance's that left no takeover row.
     clean: Option<Timestamp>,
     /// Set once the owner is done: by then the instance has ended, whatever is under way.
@@ -91,7 +91,7 @@ struct Holding {
 
 /// Takeover rows of tokens before `before` that are to be removed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Tidy {
+struct Sweep {
     before: Timestamp,
     turn: Turn,
 }
@@ -143,7 +143,7 @@ impl Instance {
             failures: Failures::default(),
             begin_from: Moment::default(),
             away_until: Moment::default(),
-            tidy: None,
+            sweep: None,
             clean: None,
             stop_by: None,
         }
@@ -227,7 +227,7 @@ impl Instance {
         let is_loss = !matches!(reason, EndReason::Released | EndReason::Lapsed);
         let was_lost_early = is_loss && !term.has_lasted();
         decision.announce = Some(Announcement::Ended { token: term.id.token, reason });
-        if is_loss && let Some(Tidy { turn: Turn::Asked { .. }, .. }) = self.tidy.take() {
+        if is_loss && let Some(Sweep { turn: Turn::Asked { .. }, .. }) = self.sweep.take() {
             // Its answer is never heard.
             self.sweep_failed(now);
         }

@@ -40,7 +40,7 @@ impl Stopped {
         holder: &Holder,
     ) -> WriterDecision {
         let Some(writer_row) = writer_row else { return WriterDecision::Lost };
-        if let Some(second) = self.first.second_in(writer_row) {
+        if let Some(second) = self.first.second_in(writer_row.token, &writer_row.writer) {
             return WriterDecision::Began(second);
         }
         if writer_row.token != self.first.token || writer_row.writer != self.first.writer {
@@ -67,9 +67,7 @@ impl Stopped {
                 Some(TermId { token: *at, writer: self.first.writer.second()? })
             }
             Answer::Rejected(Rejection::Changed(Some(seen))) => {
-                let second = self.first.writer.second().filter(|second| *second == seen.writer)?;
-                (seen.token > self.first.token)
-                    .then_some(TermId { token: seen.token, writer: second })
+                self.first.second_in(seen.token, &seen.writer)
             }
             _ => None,
         }

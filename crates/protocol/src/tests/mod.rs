@@ -137,7 +137,7 @@ fn an_attempt_that_cannot_be_resolved_in_time_is_given_up() {
 #[test]
 fn a_heartbeat_goes_early_with_others_and_not_unasked() {
     let mut instance = holder();
-    let early = Timing::from_lease(LEASE).early();
+    let early = Timing::from_lease(LEASE).heartbeat_interval;
     let Wake { at: from, spread } = instance.decide(at(100), Event::Wake).early.unwrap();
     assert_eq!((from, from + spread, spread), (at(0), at(0) + LEASE / 2, early));
     assert_eq!(instance.decide(at(101), Event::Wake).act, None, "others of its process sleep");
