@@ -28,7 +28,7 @@ use crate::operate::{PastTerm, Walk};
 use crate::runloop::{BatchedRow, Command, Driver, LockRow, UnderWay};
 use crate::settings::Settings;
 pub use crate::system::Machine;
-use crate::system::{Clock, chance};
+use crate::system::{Clock, random};
 use crate::table::LockTable;
 use crate::term::{Published, Term};
 use crate::token::FencingToken;
@@ -125,7 +125,7 @@ pub fn broken_rule() -> Option<&'static str> {
 
 /// Has all of this library on this thread draw from a seed: jitter, nonces, names.
 pub fn draw_from(seed: u64) {
-    chance::draw_from(seed);
+    random::draw_from(seed);
 }
 
 struct Simulated<S>(S);
@@ -160,7 +160,7 @@ impl<S: Store> Simulated<S> {
                 (CommitOutcome::Exists, Some(failed(failure, limit)))
             }
             Ok(Err(failure @ Failure::Refused)) => {
-                (CommitOutcome::Spoilt, Some(failed(failure, limit)))
+                (CommitOutcome::Invalid, Some(failed(failure, limit)))
             }
             Ok(Err(Failure::Unknown)) | Err(_) if may_commit => {
                 (CommitOutcome::Unknown, Some(Error::unknown(DOING.to_string())))

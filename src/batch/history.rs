@@ -44,14 +44,14 @@ impl FailureHistories {
 
     /// Notes how an act ended.
     pub(crate) fn note(&self, history: &Arc<FailureHistory>, op: &Op, outcome: &Outcome) {
-        let had_blamed = history.has_blamed();
+        let was_isolated = history.is_isolated();
         history.note(op, outcome);
-        if !history.has_blamed() && !had_blamed {
+        if !history.is_isolated() && !was_isolated {
             return;
         }
         let now = Instant::now();
         let mut histories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !history.has_blamed() {
+        if !history.is_isolated() {
             histories.remove(&op.lock);
             return;
         }
@@ -97,7 +97,7 @@ impl FailureHistory {
         }
     }
 
-    fn has_blamed(&self) -> bool {
+    fn is_isolated(&self) -> bool {
         self.failure_counts.iter().any(|of| of.load(Ordering::Relaxed) > 0)
     }
 

@@ -60,7 +60,7 @@ impl Queues {
     }
 
     /// Sends this batch once more, and not before `not_before`. It goes before other parts: the row
-    /// that spoilt one batch is found before it spoils more.
+    /// that failed one batch is found before it fails more.
     pub(crate) fn add_part(&mut self, not_before: Instant, part: Batch) {
         self.class(part.class).parts.push_front((not_before, part));
     }

@@ -135,7 +135,7 @@ fn may_be_a_rows(commit: CommitOutcome) -> bool {
     matches!(
         commit,
         CommitOutcome::Exists
-            | CommitOutcome::Spoilt
+            | CommitOutcome::Invalid
             | CommitOutcome::Aborted { .. }
             | CommitOutcome::Gone
     )

@@ -100,7 +100,7 @@ pub(crate) enum CommitOutcome {
     /// No write is applied: a row that was to be inserted exists.
     Exists,
     /// No write is applied, and any of the rows may be the reason.
-    Spoilt,
+    Invalid,
     /// No write is applied: another transaction was in the way.
     Aborted {
         /// True if nothing but the read was sent.
@@ -109,7 +109,7 @@ pub(crate) enum CommitOutcome {
     /// No write is applied. A row may be the reason, or the server ended the transaction for another
     /// of its session.
     Gone,
-    /// No write is applied, and no row is to blame.
+    /// No write is applied, and no row is the reason.
     NotApplied,
     /// Nobody knows if the writes are applied.
     Unknown,
@@ -122,7 +122,7 @@ impl CommitOutcome {
             CommitOutcome::Applied { at } => Outcome::new(Answer::Applied { at }, error),
             CommitOutcome::Exists => Outcome::of(Answer::Rejected(change.already_exists())),
             CommitOutcome::Unknown => Outcome::new(Answer::Unknown, error),
-            CommitOutcome::Spoilt
+            CommitOutcome::Invalid
             | CommitOutcome::Aborted { .. }
             | CommitOutcome::Gone
             | CommitOutcome::NotApplied => Outcome::new(Answer::NotApplied, error),

@@ -22,7 +22,7 @@ pub(crate) struct Batch {
     pub(crate) ops: Vec<Arc<Op>>,
     /// Given back if the request brings answers.
     pub(crate) payment: Option<Payment>,
-    /// True if its acts are suspected of holding others up.
+    /// True if each of its acts may have held others up before.
     pub(crate) is_isolated: bool,
     /// True if nothing else may be in flight, to find out if it was something else.
     pub(crate) is_alone: bool,

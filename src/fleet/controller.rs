@@ -22,7 +22,7 @@ use crate::names::{shards_prefix, shares_prefix};
 use crate::runloop::Meter;
 use crate::settings::LockBuilder;
 use crate::store::membership::{remove_released, tidy};
-use crate::system::chance;
+use crate::system::random;
 use crate::term::say;
 
 /// Between two polls, at the least.
@@ -307,7 +307,7 @@ impl Controller {
         self.last = Some(polled.view);
         // A little later than the change that it waits for, and not at the same time as the others.
         let spread = (self.poll / 4).min(POLL_PAUSE_MIN);
-        let jitter = spread.mul_f64(chance::random::<f64>());
+        let jitter = spread.mul_f64(random::draw::<f64>());
         Ok(poll_again.max(POLL_PAUSE_MIN / 4) + jitter)
     }
 
@@ -430,7 +430,7 @@ impl Controller {
         let tell = || tracing::warn!(lock, %error, "the shards can't be read");
         let failures = self.failures.failed(error, tell);
         let pause = (self.poll * 2_u32.saturating_pow(failures.min(10))).min(PAUSE_LONGEST);
-        chance::jittered(pause.max(self.poll))
+        random::jittered(pause.max(self.poll))
     }
 
     /// Deletes the rows of those that are long gone; one member does it for all.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::system::chance;
+use crate::system::random;
 
 /// For so many polls a process hands a permit from caller to caller before it leaves it to others: at
 /// first, and at most, if nobody takes it.
@@ -113,7 +113,7 @@ impl Pool {
         if known.free.is_empty() {
             return None;
         }
-        let at = chance::place(known.free.len());
+        let at = random::index_below(known.free.len());
         let number = known.free.swap_remove(at);
         known.ours.insert(number);
         known.kept_since.entry(number).or_insert_with(Instant::now);

@@ -16,7 +16,7 @@ use crate::runloop::{RowRole, WritersTurns};
 use crate::settings::{LockBuilder, Settings};
 use crate::store::Table;
 use crate::store::membership::{poll, search_and_tidy, taken_until, tidy_pause};
-use crate::system::{Clock, chance};
+use crate::system::{Clock, random};
 
 /// How long a search for the rows of readers long gone may take.
 const TIDY_LIMIT: Duration = Duration::from_secs(1);
@@ -207,7 +207,7 @@ impl RwLock {
     /// Outside of a tokio runtime.
     pub async fn read_within(&self, limit: Duration) -> Result<ReadGuard> {
         let (key, reader) = (&*self.0.writer_row, self.reader());
-        let trouble = || reader.published().vitals().last_cause();
+        let trouble = || reader.published().health_record().last_cause();
         within(limit, key, "try_read", self.read_by(&reader), trouble).await
     }
 
@@ -273,7 +273,8 @@ impl RwLock {
         self.refuse_reader()?;
         let (key, (writer, row)) = (&*self.0.writer_row, self.writer());
         let failures = &self.0.failures;
-        let trouble = || failures.last().or_else(|| writer.published().vitals().last_cause());
+        let trouble =
+            || failures.last().or_else(|| writer.published().health_record().last_cause());
         within(limit, key, "try_write", self.write_by(&writer, &row), trouble).await
     }
 
@@ -325,7 +326,7 @@ impl RwLock {
     fn reader(&self) -> Spindle {
         let Inner { table, writer_row, readers, settings, lock, .. } = &*self.0;
         let (id, lease) = (&settings.id, settings.timing.lease);
-        let key = format!("{readers}{id}-{:016x}", chance::random::<u64>());
+        let key = format!("{readers}{id}-{:016x}", random::draw::<u64>());
         let reader = Reader::new(&**writer_row, &**id, lease);
         let row_role = RowRole::Reader(Arc::new(Mutex::new(reader)));
         let settings = lock.for_row(key).settings();

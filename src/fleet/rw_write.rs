@@ -15,7 +15,7 @@ use crate::lock::{Guard, Spindle};
 use crate::runloop::{RowRole, WriterRow};
 use crate::store::REQUEST_LIMIT;
 use crate::store::membership::poll;
-use crate::system::chance;
+use crate::system::random;
 use crate::term::{Term, say};
 use crate::token::FencingToken;
 
@@ -115,7 +115,7 @@ impl RwLock {
             tokio::select! {
                 biased;
                 () = guard.cancelled() => return Ok(None),
-                () = sleep(chance::jittered(pause)) => {}
+                () = sleep(random::jittered(pause)) => {}
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::names::{check_part, number, permits_prefix};
 use crate::settings::LockBuilder;
 use crate::store::Table;
 use crate::store::membership::{Rows, poll, poll_in_turn, taken_until};
-use crate::system::{Clock, chance};
+use crate::system::{Clock, random};
 use crate::term::say;
 
 /// Each poll reads all of their rows.
@@ -345,7 +345,7 @@ impl Semaphore {
                 self.longer_pause(self.0.poll)
             }
         };
-        *poll_at = Instant::now() + chance::jittered(pause);
+        *poll_at = Instant::now() + random::jittered(pause);
         Ok(())
     }
 

@@ -140,7 +140,7 @@ impl Spindle {
     ///
     /// As `acquire`.
     pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
-        let trouble = || self.published().vitals().last_cause();
+        let trouble = || self.published().health_record().last_cause();
         within(limit, self.name(), "try_acquire", self.acquire(), trouble).await
     }
 

@@ -186,7 +186,7 @@ struct Leading<'a> {
 
 impl<'a> Leading<'a> {
     fn begin(lock: &'a Spindle) -> Leading<'a> {
-        lock.published().vitals().lead_begins();
+        lock.published().health_record().lead_begins();
         Leading { lock, by_itself: None }
     }
 
@@ -210,6 +210,6 @@ impl<'a> Leading<'a> {
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
-        self.lock.published().vitals().lead_ended(self.by_itself.take());
+        self.lock.published().health_record().lead_ended(self.by_itself.take());
     }
 }

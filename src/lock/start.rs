@@ -15,7 +15,7 @@ use crate::error::{Error, Kind, Result};
 use crate::runloop::{BatchedRow, Command, Demand, Driver, overdue_limit};
 use crate::settings::Settings;
 use crate::store::{Connection, Table};
-use crate::system::chance;
+use crate::system::random;
 
 /// A loop that is made, so that it says that it is gone even if never polled.
 type Loop = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -71,7 +71,7 @@ impl Spindle {
         let site = self.site(&settings)?;
         let inbox = self.inbox(demand)?;
         let published = Arc::clone(&self.shared().published);
-        published.vitals().starts(overdue_limit(settings.timing.lease));
+        published.health_record().starts(overdue_limit(settings.timing.lease));
         let commands = Arc::downgrade(&self.shared().commands);
         let wanted = self.shared().wanted.as_ref().map(watch::Sender::subscribe);
         if demand == Demand::Always {
@@ -85,7 +85,7 @@ impl Spindle {
             let row = BatchedRow::new(&table, &settings, row_role, Arc::clone(&release_info));
             let looping: Loop = match settings.rank.clone().zip(wanted) {
                 None => {
-                    let driver = Driver::new(row, settings, published, inbox, chance::random());
+                    let driver = Driver::new(row, settings, published, inbox, random::draw());
                     Box::pin(Box::new(driver.for_demand(demand, release_info)).run(cancel))
                 }
                 Some((rank, wanted)) => {
@@ -93,7 +93,7 @@ impl Spindle {
                     let contender =
                         RankedContender::new(&table, &settings, rank, lock, commands, wanted);
                     let row = contender.row(row);
-                    let driver = Driver::new(row, settings, published, inbox, chance::random());
+                    let driver = Driver::new(row, settings, published, inbox, random::draw());
                     Box::pin(contender.beside(driver.for_demand(demand, release_info), cancel))
                 }
             };

@@ -13,7 +13,7 @@ use super::lead_options::{LeadOptions, TaskResult};
 use super::work::{self, Ended, Orders, Why};
 use crate::error::{Error, Kind, ReleaseOutcome, Result, TaskError, with_causes};
 use crate::runloop::WaitMode;
-use crate::system::chance;
+use crate::system::random;
 use crate::term::{Failing, Term, say};
 
 /// Runs one task after the other.
@@ -44,7 +44,7 @@ impl Supervisor {
             let Some(only_task) = self.last_task_ends().await? else { return Ok(None) };
             let Some(guard) = self.acquire().await? else { return Ok(None) };
             let began = Instant::now();
-            self.lock.published().vitals().task_runs(self.pauses.options.pause_longest);
+            self.lock.published().health_record().task_runs(self.pauses.options.pause_longest);
             let work = |term| {
                 let task = work(term);
                 async move {
@@ -102,7 +102,7 @@ impl Supervisor {
         }
         let lock = self.lock.name().to_string();
         // Another `lead` of this instance that goes well is nothing to complain of.
-        if self.is_blocked || !self.lock.published().vitals().leads_twice() {
+        if self.is_blocked || !self.lock.published().health_record().leads_twice() {
             let what = "a task that ran under it still runs, so no other one is started";
             let (lock, what) = (lock.clone(), what.to_string());
             self.say_waits(&Error::new(Kind::Task { lock, what, source: None }));
@@ -122,7 +122,7 @@ impl Supervisor {
 
     fn say_waits(&self, error: &Error) {
         let (lock, id) = (self.lock.name(), self.lock.id());
-        self.lock.published().vitals().failed(Failing::Task, error);
+        self.lock.published().health_record().failed(Failing::Task, error);
         say(|| tracing::warn!(lock, id, %error, "waits for a task that still runs"));
     }
 
@@ -158,7 +158,7 @@ impl Supervisor {
             return Err(error);
         }
         let pause = self.pauses.next();
-        self.lock.published().vitals().failed(Failing::Task, &error);
+        self.lock.published().health_record().failed(Failing::Task, &error);
         say(|| {
             tracing::warn!(lock, id, %token, %error, ?pause, "the task failed; contends again later");
         });
@@ -202,7 +202,7 @@ impl Pauses {
     fn next(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(self.options.pause_longest);
-        chance::jittered(pause)
+        random::jittered(pause)
     }
 
     fn task_ran(&mut self, elapsed: Duration) {

@@ -115,7 +115,7 @@ fn say_stuck(guard: &Guard, silent_for: Duration) {
     let what = format!("its task has reported no progress for {silent_for:?}, and is told to stop");
     let error = Error::new(Kind::Task { lock: lock.to_string(), what, source: None });
     let (id, token) = (guard.instance().id(), guard.token());
-    guard.instance().published().vitals().failed(Failing::Task, &error);
+    guard.instance().published().health_record().failed(Failing::Task, &error);
     say(|| tracing::error!(lock, id, %token, ?silent_for, %error, "a task is stuck"));
 }
 

@@ -5,7 +5,7 @@ mod token;
 use spindle_protocol::{Timestamp, is_takeover_key};
 
 use crate::error::{Error, Result};
-use crate::system::chance;
+use crate::system::random;
 
 /// Spanner's keys have at most 8 KiB, of which a takeover row adds 20 bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 4_096;
@@ -177,7 +177,7 @@ pub(crate) fn check_table_name(table: &str) -> Result<()> {
 }
 
 pub(crate) fn default_id() -> String {
-    let random = chance::random::<u32>();
+    let random = random::draw::<u32>();
     format!("{}-{}-{random:08x}", host_name(), std::process::id())
 }
 

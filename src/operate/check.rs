@@ -69,10 +69,10 @@ impl Table {
     /// Refuses a server that gives no read timestamps, before anything else is asked: it may lack an
     /// information schema, too.
     async fn probe_read_timestamp(&self) -> Result<()> {
-        let leased = self.spanner.connection.client(REQUEST_LIMIT).await?;
-        let request = self.spanner.row_request(["name"], PROBE_NAME, leased.limit);
-        let reading = read_rows(&leased.client, TimestampBound::strong(), request);
-        match timeout(leased.limit, reading).await {
+        let timed = self.spanner.connection.client(REQUEST_LIMIT).await?;
+        let request = self.spanner.row_request(["name"], PROBE_NAME, timed.limit);
+        let reading = read_rows(&timed.client, TimestampBound::strong(), request);
+        match timeout(timed.limit, reading).await {
             Ok(Ok((_, None))) => {
                 Err(without_read_timestamp(&format!("table `{}`: read a row", self.name)))
             }
@@ -98,9 +98,9 @@ impl Table {
     /// Updates a row that can't exist: it never changes anything, but tells what writing needs.
     async fn probe_write(&self) -> Result<()> {
         let doing = format!("table `{}`: write", self.name);
-        let leased = self.spanner.connection.client(REQUEST_LIMIT).await?;
+        let timed = self.spanner.connection.client(REQUEST_LIMIT).await?;
         let keys = KeySet::builder().add_key(key![PROBE_NAME]).build();
-        let request = row::request(&self.name, ["name"], keys, None, leased.limit);
+        let request = row::request(&self.name, ["name"], keys, None, timed.limit);
         let mut write = Mutation::new_update_builder(&*self.name)
             .set("name")
             .to(PROBE_NAME)
@@ -119,7 +119,7 @@ impl Table {
         }
         let write = write.build();
         let decide = move |_| vec![write.clone()];
-        match transact(&leased.client, doing, request, leased.limit, decide).await {
+        match transact(&timed.client, doing, request, timed.limit, decide).await {
             Err(error) if error.code() != Some(Code::NotFound) => Err(error),
             _ => Ok(()),
         }

@@ -36,9 +36,9 @@ pub(crate) async fn admin(spanner: &Spanner) -> Result<DatabaseAdmin> {
 pub(crate) async fn create(table: &Table, admin: &DatabaseAdmin, database: &str) -> Result<bool> {
     let name = &*table.name;
     check_table_name(name)?;
-    let leased = table.spanner.connection.client(REQUEST_LIMIT).await?;
-    let ddl = if is_postgresql(&leased).await? { ddl::POSTGRESQL } else { ddl::GOOGLESQL };
-    let was_there = is_there(&leased, name).await?;
+    let timed = table.spanner.connection.client(REQUEST_LIMIT).await?;
+    let ddl = if is_postgresql(&timed).await? { ddl::POSTGRESQL } else { ddl::GOOGLESQL };
+    let was_there = is_there(&timed, name).await?;
     let doing = format!("table `{name}`: create it in {database}");
     change_schema(admin, database, vec![statement(ddl, name)], doing).await?;
     Ok(!was_there)
@@ -55,12 +55,9 @@ pub(crate) async fn upgrade(
     if missing.is_empty() {
         return Ok(missing);
     }
-    let leased = table.spanner.connection.client(REQUEST_LIMIT).await?;
-    let ddl = if is_postgresql(&leased).await? {
-        ddl::POSTGRESQL_UPGRADE
-    } else {
-        ddl::GOOGLESQL_UPGRADE
-    };
+    let timed = table.spanner.connection.client(REQUEST_LIMIT).await?;
+    let ddl =
+        if is_postgresql(&timed).await? { ddl::POSTGRESQL_UPGRADE } else { ddl::GOOGLESQL_UPGRADE };
     let mut added = Vec::new();
     for column in missing {
         let statement = addition(ddl, column, &table.name).into_iter().collect();

@@ -35,9 +35,9 @@ impl Table {
         lock: &str,
     ) -> Result<(Option<StoredRow>, Option<StoredRow>, Timestamp)> {
         let spanner = &self.spanner;
-        let leased = spanner.ready(Need::Read, REQUEST_LIMIT).await?;
+        let timed = spanner.ready(Need::Read, REQUEST_LIMIT).await?;
         let reading = async {
-            let transaction = leased.client.read_only_transaction().build().await?;
+            let transaction = timed.client.read_only_transaction().build().await?;
             let request = spanner.row_request(spanner.all_columns(), lock, REQUEST_LIMIT);
             requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
@@ -54,8 +54,8 @@ impl Table {
             Ok((found, obstacle, transaction.read_timestamp()))
         };
         let doing = || format!("lock `{lock}`: inspect it");
-        let answer = timeout(leased.limit, reading).await;
-        let (found, obstacle, read_at) = spanner.answered(&leased, answer, doing).await?;
+        let answer = timeout(timed.limit, reading).await;
+        let (found, obstacle, read_at) = spanner.answered(&timed, answer, doing).await?;
         Ok((
             found,
             obstacle,

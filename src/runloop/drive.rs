@@ -224,7 +224,7 @@ impl<R: LockRow> Driver<R> {
         }
         let (nap, is_early) = self.nap(wake, early, under_way.is_some());
         let overdue = overdue_limit(self.settings.timing.lease);
-        self.published.vitals().runs(nap.map(|nap| now + nap + overdue));
+        self.published.health_record().runs(nap.map(|nap| now + nap + overdue));
         self.meter.sleeps_until(nap.map(|nap| now + nap));
         Pass::Naps { nap, is_early }
     }
@@ -249,7 +249,7 @@ impl<R: LockRow> Driver<R> {
         }
         self.is_poll_due &= !poll;
         self.wanted = wanted;
-        self.published.vitals().wants(wanted);
+        self.published.health_record().wants(wanted);
         Some(Event::Contend(wanted))
     }
 
@@ -302,7 +302,7 @@ impl<R: LockRow> Driver<R> {
             return Event::LetGo { next };
         }
         self.wanted = false;
-        self.published.vitals().wants(false);
+        self.published.health_record().wants(false);
         Event::Contend(false)
     }
 
@@ -361,7 +361,7 @@ impl<R: LockRow> Driver<R> {
                 self.succeeded(Failing::Reads, "contact");
             }
             Some(error) => {
-                let told = self.published.vitals().failed(what, error);
+                let told = self.published.health_record().failed(what, error);
                 self.journal.failed(act, self.published.has_lock(), error, told);
             }
             None => {
@@ -391,7 +391,7 @@ impl<R: LockRow> Driver<R> {
     }
 
     fn succeeded(&self, what: Failing, by: &'static str) {
-        if let Some(over) = self.published.vitals().succeeded(what) {
+        if let Some(over) = self.published.health_record().succeeded(what) {
             self.journal.recovered(self.act.0, over, by);
         }
     }

@@ -17,7 +17,7 @@ use crate::batch::{BatchHandle, Need, OpKind, OptionalColumns, Store, Ticks};
 use crate::error::Outcome;
 use crate::settings::Settings;
 use crate::store::Table;
-use crate::system::chance;
+use crate::system::random;
 
 /// An act under way, and then how it ended.
 pub(crate) type UnderWay = Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -63,7 +63,7 @@ impl BatchedRow {
         role: RowRole,
         release_info: Arc<Mutex<Option<String>>>,
     ) -> BatchedRow {
-        let handle = |lock| table.batchers.handle(&table.store, lock, chance::random());
+        let handle = |lock| table.batchers.handle(&table.store, lock, random::draw());
         let writer_row = role.writer_row().map(handle);
         let handle = handle(Arc::clone(&settings.name));
         if settings.is_repeat {

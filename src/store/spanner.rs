@@ -22,7 +22,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::columns::Columns;
-use super::connection::{Connection, Leased};
+use super::connection::{Connection, TimedClient};
 use super::requests::{self, Request};
 use super::row::{self, mutation};
 use super::transact::transact;
@@ -95,7 +95,7 @@ impl Spanner {
     /// at most.
     ///
     /// Fails for a table that can't work, except to a term that lives.
-    pub(crate) async fn ready(&self, need: Need, limit: Duration) -> Result<Leased> {
+    pub(crate) async fn ready(&self, need: Need, limit: Duration) -> Result<TimedClient> {
         check_table_name(&self.name)?;
         self.columns.ready(&self.connection, need, limit).await
     }
@@ -114,10 +114,10 @@ impl Spanner {
         limit: Duration,
         doing: impl Fn() -> String,
     ) -> Result<Snapshot> {
-        let leased = self.ready(Need::Read, limit).await?;
+        let timed = self.ready(Need::Read, limit).await?;
         let with_lease = self.columns.known().lease;
-        let request = row::request(&self.name, self.all_columns(), keys, rows_max, leased.limit);
-        let (rows, read_at) = self.answer(&leased, request, &doing).await?;
+        let request = row::request(&self.name, self.all_columns(), keys, rows_max, timed.limit);
+        let (rows, read_at) = self.answer(&timed, request, &doing).await?;
         let read_at = read_at.map(row::timestamp);
         let read_at = read_at.ok_or_else(|| without_read_timestamp(&doing()))?;
         // A column that is there is never forgotten; one that was missing may have come since.
@@ -126,31 +126,31 @@ impl Spanner {
 
     async fn answer(
         &self,
-        leased: &Leased,
+        timed: &TimedClient,
         request: ReadRequest,
         doing: impl Fn() -> String,
     ) -> Result<(Vec<StoredRow>, Option<ClientTimestamp>)> {
-        let reading = read_rows(&leased.client, TimestampBound::strong(), request);
-        self.answered(leased, timeout(leased.limit, reading).await, doing).await
+        let reading = read_rows(&timed.client, TimestampBound::strong(), request);
+        self.answered(timed, timeout(timed.limit, reading).await, doing).await
     }
 
-    /// Returns the outcome of a read that was given the limit of `leased`.
+    /// Returns the outcome of a read that was given the limit of `timed`.
     pub(crate) async fn answered<T>(
         &self,
-        leased: &Leased,
+        timed: &TimedClient,
         answer: Result<google_cloud_spanner::Result<T>, Elapsed>,
         doing: impl Fn() -> String,
     ) -> Result<T> {
         let error = match answer {
             Ok(Ok(found)) => {
-                self.connection.heard(leased, None);
+                self.connection.ended(timed, None);
                 return Ok(found);
             }
             Ok(Err(source)) => Error::from_read(doing(), source),
-            Err(_) => Error::timed_out(doing(), leased.limit),
+            Err(_) => Error::timed_out(doing(), timed.limit),
         };
-        self.connection.heard(leased, Some(&error));
-        let error = self.columns.explain(&self.connection, leased, error).await;
+        self.connection.ended(timed, Some(&error));
+        let error = self.columns.explain(&self.connection, timed, error).await;
         if let Some(Code::InvalidArgument | Code::FailedPrecondition) = error.code() {
             // The columns are in order, so it is the key that Spanner refuses.
             return Err(Error::new(Kind::Schema(format!(
@@ -165,8 +165,8 @@ impl Spanner {
     async fn carry_out(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
         // An act that begins a term has asked for the columns already; the others must not wait for
         // them.
-        let leased = match self.ready(Need::KeepOn, limit).await {
-            Ok(leased) => leased,
+        let timed = match self.ready(Need::KeepOn, limit).await {
+            Ok(timed) => timed,
             Err(error) => return Verdict::failed(&changes, error),
         };
         let doing = doing(&changes);
@@ -174,7 +174,7 @@ impl Spanner {
         let read = {
             let (keys, columns) = reads(&changes);
             let columns = std::iter::once("name").chain(columns.iter().map(|column| column.name()));
-            row::request(&self.name, columns, key_set(&keys, &[]), None, leased.limit)
+            row::request(&self.name, columns, key_set(&keys, &[]), None, timed.limit)
         };
         let judged: Arc<OnceLock<Judged>> = Arc::default();
         let decide = {
@@ -189,28 +189,28 @@ impl Spanner {
                 writes.map(|write| mutation(&table, write, optional)).collect()
             }
         };
-        let committed = transact(&leased.client, doing, read, leased.limit, decide).await;
+        let committed = transact(&timed.client, doing, read, timed.limit, decide).await;
         let at_read = judged.get().is_none();
         let judged = judged.get().cloned();
         let (refused, found) = judged.unwrap_or_else(|| (vec![None; count], Vec::new()));
-        self.connection.heard(&leased, committed.as_ref().err());
+        self.connection.ended(&timed, committed.as_ref().err());
         let (commit, error) = match committed {
             Ok(Some(at)) => (CommitOutcome::Applied { at }, None),
             Ok(None) => (CommitOutcome::NotApplied, None),
             Err(error) => {
                 let (code, is_unknown) = (error.code(), error.is_outcome_unknown());
-                let error = self.columns.explain(&self.connection, &leased, error).await;
-                let is_to_blame = !error.is_schema() && !error.is_session_lost();
+                let error = self.columns.explain(&self.connection, &timed, error).await;
+                let may_be_a_rows = !error.is_schema() && !error.is_session_lost();
                 let commit = match code {
                     _ if is_unknown => CommitOutcome::Unknown,
                     Some(Code::AlreadyExists) => CommitOutcome::Exists,
                     Some(Code::Aborted) => CommitOutcome::Aborted { at_read },
                     // Nothing but the text tells them apart, and it decides nothing here.
-                    Some(Code::NotFound | Code::FailedPrecondition) if is_to_blame => {
+                    Some(Code::NotFound | Code::FailedPrecondition) if may_be_a_rows => {
                         CommitOutcome::Gone
                     }
-                    Some(Code::InvalidArgument | Code::OutOfRange) if is_to_blame => {
-                        CommitOutcome::Spoilt
+                    Some(Code::InvalidArgument | Code::OutOfRange) if may_be_a_rows => {
+                        CommitOutcome::Invalid
                     }
                     _ => CommitOutcome::NotApplied,
                 };
@@ -229,12 +229,12 @@ impl Spanner {
             [(lock, _)] => format!("lock `{lock}`: list its takeover rows"),
             locks => format!("{} locks: list their takeover rows", locks.len()),
         };
-        let leased = self.ready(Need::KeepOn, limit).await?;
+        let timed = self.ready(Need::KeepOn, limit).await?;
         let ranges: Vec<_> =
             locks.iter().map(|(lock, before)| takeover_keys(lock, *before)).collect();
         let (columns, keys) = (["name", "heartbeat"], key_set::<&str>(&[], &ranges));
-        let request = row::request(&self.name, columns, keys, Some(SWEEP_MAX), leased.limit);
-        let (rows, _) = self.answer(&leased, request, doing).await?;
+        let request = row::request(&self.name, columns, keys, Some(SWEEP_MAX), timed.limit);
+        let (rows, _) = self.answer(&timed, request, doing).await?;
         let is_page_full = i64::try_from(rows.len()).is_ok_and(|rows| rows >= SWEEP_MAX);
         Ok(sort_leftovers(&locks, &rows, is_page_full))
     }

@@ -1,7 +1,7 @@
-//! Time and chance, from the machine. The simulation puts its own in their place.
+//! Time and random numbers, from the machine. The simulation puts its own in their place.
 
-pub(crate) mod chance;
 mod clock;
+pub(crate) mod random;
 
 pub use clock::Clock;
 #[cfg(all(feature = "__simulation", unix))]

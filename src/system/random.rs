@@ -1,4 +1,4 @@
-//! Chance, where it keeps requests apart or tells names apart: the system's, or that of a simulated
+//! Random numbers, which keep requests apart or tell names apart: the system's, or those of a simulated
 //! world.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::distr::{Distribution, StandardUniform};
 
 /// Draws a number, as [`rand::random`].
-pub(crate) fn random<T>() -> T
+pub(crate) fn draw<T>() -> T
 where
     StandardUniform: Distribution<T>,
 {
@@ -18,13 +18,13 @@ where
 }
 
 /// Draws an index below `count`.
-pub(crate) fn place(count: usize) -> usize {
-    random::<u32>() as usize % count.max(1)
+pub(crate) fn index_below(count: usize) -> usize {
+    draw::<u32>() as usize % count.max(1)
 }
 
 /// Returns a pause less up to a quarter: those who wait for the same drift apart.
 pub(crate) fn jittered(pause: Duration) -> Duration {
-    pause.mul_f64(1.0 - random::<f64>() / 4.0)
+    pause.mul_f64(1.0 - draw::<f64>() / 4.0)
 }
 
 /// Has everything on this thread draw from a seed from now on.
@@ -40,15 +40,15 @@ mod seeded {
     use rand::rngs::SmallRng;
 
     thread_local! {
-        static CHANCE: RefCell<Option<SmallRng>> = const { RefCell::new(None) };
+        static RANDOM: RefCell<Option<SmallRng>> = const { RefCell::new(None) };
     }
 
     pub(crate) fn draw_from(seed: u64) {
-        CHANCE.set(Some(SmallRng::seed_from_u64(seed)));
+        RANDOM.set(Some(SmallRng::seed_from_u64(seed)));
     }
 
     pub(super) fn draw<T>(from: &impl Distribution<T>) -> Option<T> {
-        CHANCE.with_borrow_mut(|chance| chance.as_mut().map(|chance| from.sample(chance)))
+        RANDOM.with_borrow_mut(|random| random.as_mut().map(|random| from.sample(random)))
     }
 }
 
@@ -57,24 +57,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_one_of_them_and_each_is_drawn() {
+    fn an_index_is_one_of_them_and_each_is_drawn() {
         let mut drawn = [false; 7];
-        (0..1_000).for_each(|_| drawn[place(7)] = true);
+        (0..1_000).for_each(|_| drawn[index_below(7)] = true);
         assert_eq!(drawn, [true; 7]);
     }
 
     #[cfg(all(feature = "__simulation", unix))]
     #[test]
     fn the_same_seed_draws_the_same_on_its_thread_alone() {
-        let draw = |seed| {
+        let drawn = |seed| {
             let drawing = std::thread::spawn(move || {
                 draw_from(seed);
-                [random::<u64>(), random()]
+                [draw::<u64>(), draw()]
             });
             drawing.join().unwrap()
         };
-        assert_eq!(draw(1), draw(1));
-        assert_ne!(draw(1), draw(2));
-        assert_ne!([random::<u64>(), random()], draw(1), "no seed was given here");
+        assert_eq!(drawn(1), drawn(1));
+        assert_ne!(drawn(1), drawn(2));
+        assert_ne!([draw::<u64>(), draw()], drawn(1), "no seed was given here");
     }
 }

@@ -14,7 +14,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// An instance's account of itself.
 #[derive(Debug)]
-pub(crate) struct Vitals {
+pub(crate) struct HealthRecord {
     clock: Clock,
     /// True once an answer has come since the lock was first wanted.
     answered: bool,
@@ -68,9 +68,9 @@ pub(crate) struct Recovered {
     pub(crate) lasted: Duration,
 }
 
-impl Vitals {
-    pub(super) fn new(clock: Clock) -> Vitals {
-        Vitals {
+impl HealthRecord {
+    pub(super) fn new(clock: Clock) -> HealthRecord {
+        HealthRecord {
             clock,
             answered: false,
             reads: None,
@@ -270,46 +270,46 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_is_told_first_then_once_a_minute_with_its_count_and_then_that_it_is_over() {
-        let mut vitals = Vitals::new(Clock::runtime());
+        let mut record = HealthRecord::new(Clock::runtime());
         let mut told = Vec::new();
         for _ in 0..120 {
-            told.push(vitals.failed(Failing::Reads, &error()));
+            told.push(record.failed(Failing::Reads, &error()));
             seconds_pass(1).await;
         }
         assert_eq!(told[0], FailureLine::First);
         assert_eq!(told[60], FailureLine::StillFails { count: 61, lasting: seconds(60) });
         assert_eq!(told.iter().filter(|told| **told != FailureLine::Enough).count(), 2);
         seconds_pass(10).await;
-        let over = vitals.succeeded(Failing::Reads);
+        let over = record.succeeded(Failing::Reads);
         assert_eq!(over, Some(Recovered { count: 120, lasted: seconds(130) }));
-        assert_eq!(vitals.succeeded(Failing::Reads), None);
+        assert_eq!(record.succeeded(Failing::Reads), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_read_that_succeeds_says_nothing_of_a_write_that_fails() {
-        let mut vitals = Vitals::new(Clock::runtime());
-        vitals.failed(Failing::Writes, &error());
-        vitals.succeeded(Failing::Reads);
+        let mut record = HealthRecord::new(Clock::runtime());
+        record.failed(Failing::Writes, &error());
+        record.succeeded(Failing::Reads);
         seconds_pass(2).await;
-        vitals.failed(Failing::Writes, &error());
-        let failing = vitals.failing().map(|it| (it.what, it.lasting));
+        record.failed(Failing::Writes, &error());
+        let failing = record.failing().map(|it| (it.what, it.lasting));
         assert_eq!(failing, Some((Failing::Writes, seconds(2))));
-        vitals.succeeded(Failing::Writes);
-        assert!(vitals.failing().is_none());
+        record.succeeded(Failing::Writes);
+        assert!(record.failing().is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_task_that_fails_again_soon_has_failed_since_the_first_time() {
-        let mut vitals = Vitals::new(Clock::runtime());
-        vitals.failed(Failing::Task, &error());
-        vitals.task_runs(seconds(60));
+        let mut record = HealthRecord::new(Clock::runtime());
+        record.failed(Failing::Task, &error());
+        record.task_runs(seconds(60));
         seconds_pass(58).await;
-        vitals.failed(Failing::Task, &error());
+        record.failed(Failing::Task, &error());
         seconds_pass(11).await;
-        assert_eq!(vitals.failing().map(|it| it.lasting), Some(seconds(69)));
-        vitals.task_runs(seconds(30));
+        assert_eq!(record.failing().map(|it| it.lasting), Some(seconds(69)));
+        record.task_runs(seconds(30));
         seconds_pass(30).await;
-        assert!(vitals.failing().is_none());
-        assert_eq!(vitals.failed(Failing::Task, &error()), FailureLine::First);
+        assert!(record.failing().is_none());
+        assert_eq!(record.failed(Failing::Task, &error()), FailureLine::First);
     }
 }

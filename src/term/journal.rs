@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use spindle_protocol::{Named, Observation, Rejection, Writer};
 
-use super::vitals::{FailureLine, Recovered};
+use super::health_record::{FailureLine, Recovered};
 use crate::error::{Error, ReleaseOutcome, TermEnd};
 use crate::names::is_writer_row;
 use crate::token::FencingToken;

@@ -1,11 +1,11 @@
 //! A term: one holder's time with the lock, from one token to the next.
 
 mod health;
+mod health_record;
 mod journal;
 mod published;
 mod succession;
 mod validity;
-mod vitals;
 mod watch;
 
 use std::fmt;

@@ -7,8 +7,8 @@ use spindle_protocol::{Moment, Observation, Row, Seen, Writer};
 use tokio::sync::watch;
 
 use super::health::Health;
+use super::health_record::HealthRecord;
 use super::validity::Validity;
-use super::vitals::Vitals;
 use super::watch::TermWatch;
 use super::{Term, moment, nanoseconds};
 use crate::error::TermEnd;
@@ -23,7 +23,7 @@ pub(crate) struct Published {
     table: Arc<str>,
     validity: Validity,
     present: Mutex<Present>,
-    vitals: Mutex<Vitals>,
+    health_record: Mutex<HealthRecord>,
     /// The last poll's answer, and when it came.
     polled: Mutex<Option<(Observation, Moment)>>,
 }
@@ -39,14 +39,14 @@ struct Present {
 
 impl Published {
     pub(crate) fn new(clock: Clock, lock: Arc<str>, table: Arc<str>) -> Published {
-        let vitals = Mutex::new(Vitals::new(clock.clone()));
+        let health_record = Mutex::new(HealthRecord::new(clock.clone()));
         Published {
             clock,
             lock,
             table,
             validity: Validity::default(),
             present: Mutex::default(),
-            vitals,
+            health_record,
             polled: Mutex::default(),
         }
     }
@@ -104,12 +104,12 @@ impl Published {
         let mut present = self.present();
         (present.watched, present.has_loop_ended) = (None, true);
         drop(present);
-        self.vitals().loop_ended(by_itself);
+        self.health_record().loop_ended(by_itself);
     }
 
     pub(crate) fn health(&self) -> Health {
         let held = self.has_lock();
-        self.vitals().health(&self.lock, held)
+        self.health_record().health(&self.lock, held)
     }
 
     pub(crate) fn observed(&self, observation: &Observation) {
@@ -150,9 +150,9 @@ impl Published {
     }
 
     /// Returns the instance's account of itself, locked: for one statement.
-    pub(crate) fn vitals(&self) -> MutexGuard<'_, Vitals> {
+    pub(crate) fn health_record(&self) -> MutexGuard<'_, HealthRecord> {
         // Nothing that is done under it can panic halfway.
-        self.vitals.lock().unwrap_or_else(PoisonError::into_inner)
+        self.health_record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

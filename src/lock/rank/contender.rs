@@ -16,7 +16,7 @@ use crate::runloop::{BatchedRow, Command, Driver, LockRow, RowRole, overdue_limi
 use crate::settings::{Rank, Settings};
 use crate::store::Table;
 use crate::store::membership::{TIDY_SEARCH_INTERVAL, remove_released, tidy};
-use crate::system::chance;
+use crate::system::random;
 use crate::term::{Published, say};
 
 /// A ranked contender, which is a member of its lock while somebody wants it.
@@ -125,12 +125,12 @@ impl RankedContender {
         }
         let settings = Arc::new(settings);
         let row = BatchedRow::new(table, &settings, RowRole::Lock, Arc::default());
-        holding.vitals().starts(overdue_limit(settings.timing.lease));
+        holding.health_record().starts(overdue_limit(settings.timing.lease));
         let key = Arc::clone(&settings.name);
         // Nobody sends it anything, and it ends when the sender is gone.
         let (_commands, inbox) = mpsc::unbounded();
         let holding = Arc::clone(holding);
-        let driver = Driver::new(row, settings, holding, inbox, chance::random());
+        let driver = Driver::new(row, settings, holding, inbox, random::draw());
         Box::new(driver).run(leave.clone()).await;
         remove_released(table, &key).await;
     }
@@ -142,7 +142,7 @@ impl RankedContender {
         let interval = if self.rank.preempts { poll } else { TIDY_SEARCH_INTERVAL };
         let mut tidied = Instant::now();
         loop {
-            sleep(chance::jittered(interval)).await;
+            sleep(random::jittered(interval)).await;
             let is_leading = self.rank.preempts && self.lock.has_lock().is_some();
             let is_untidy = tidied.elapsed() >= TIDY_SEARCH_INTERVAL / 2;
             if !is_leading && !is_untidy {

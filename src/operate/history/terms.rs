@@ -108,17 +108,17 @@ impl Past for LockRow<'_> {
             Error::config(format!("lock `{}`: read at {}: {error}", self.lock, at.0))
         })?;
         let spanner = &self.table.spanner;
-        let leased = spanner.ready(Need::Read, REQUEST_LIMIT).await?;
-        let request = spanner.row_request(spanner.all_columns(), self.lock, leased.limit);
+        let timed = spanner.ready(Need::Read, REQUEST_LIMIT).await?;
+        let request = spanner.row_request(spanner.all_columns(), self.lock, timed.limit);
         let bound = TimestampBound::read_timestamp(moment);
-        let read = timeout(leased.limit, read_rows(&leased.client, bound, request)).await;
+        let read = timeout(timed.limit, read_rows(&timed.client, bound, request)).await;
         if let Ok(Err(error)) = &read
             && let Some(end) = end(error)
         {
             return Ok(Version::End(end));
         }
         let doing = || format!("lock `{}`: read an old version of its row", self.lock);
-        let (rows, _) = spanner.answered(&leased, read, doing).await?;
+        let (rows, _) = spanner.answered(&timed, read, doing).await?;
         Ok(rows.into_iter().next().map_or(Version::None, Version::Row))
     }
 

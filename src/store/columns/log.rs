@@ -3,9 +3,9 @@
 use crate::batch::OptionalColumns;
 use crate::error::Error;
 
-/// A change of what is known, where it is worth a line.
+/// The line that a change of what is known is worth.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum LogLine {
     None,
     /// The optional columns that are there.
     Columns(OptionalColumns),
@@ -16,29 +16,29 @@ pub(super) enum News {
     },
 }
 
-impl News {
+impl LogLine {
     pub(super) fn log(&self, table: &str) {
         match self {
-            News::None => {}
-            News::Columns(OptionalColumns { lease: true, info: true }) => {
+            LogLine::None => {}
+            LogLine::Columns(OptionalColumns { lease: true, info: true }) => {
                 tracing::debug!(table, "the lock table has all columns");
             }
-            News::Columns(OptionalColumns { lease: true, .. }) => {
+            LogLine::Columns(OptionalColumns { lease: true, .. }) => {
                 tracing::info!(table, "the lock table has no column `info`; ddl/ has the ALTER");
             }
-            News::Columns(OptionalColumns { info, .. }) => tracing::warn!(
+            LogLine::Columns(OptionalColumns { info, .. }) => tracing::warn!(
                 table,
                 info,
                 "the lock table has no column `lease_ms`: all instances must use one and the same \
                  lease, or two may hold a lock at once; ddl/ has the ALTER that adds the column"
             ),
-            News::NoAnswer { error, is_first: true } => tracing::warn!(
+            LogLine::NoAnswer { error, is_first: true } => tracing::warn!(
                 table,
                 %error,
                 "the information schema does not answer; until it does, the lock table is assumed \
                  to have all columns"
             ),
-            News::NoAnswer { error, .. } => {
+            LogLine::NoAnswer { error, .. } => {
                 tracing::debug!(table, %error, "the information schema does not answer");
             }
         }

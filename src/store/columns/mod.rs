@@ -7,7 +7,7 @@
 //! All runtimes that use the table share what is known. The question is asked on one of them, and
 //! on another a second later if nothing has come of it: the first may be blocked, or gone.
 
-mod news;
+mod log;
 mod question;
 mod schema;
 
@@ -20,12 +20,12 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::connection::{Connection, Leased, REQUEST_LIMIT};
+use super::connection::{Connection, REQUEST_LIMIT, TimedClient};
 use crate::batch::{Charge, Need, OptionalColumns, Repeats};
 use crate::error::{Error, Kind, Missing, Result};
 use crate::system::Clock;
 use crate::term::say;
-use news::News;
+use log::LogLine;
 #[cfg(feature = "admin")]
 pub(crate) use question::{is_postgresql, is_there};
 use schema::Found;
@@ -102,17 +102,17 @@ impl Question {
     fn hears(self, table: &str, found: Result<(Asked, Vec<Found>)>) {
         let Some(shared) = self.shared.upgrade() else { return };
         let mut known = lock(&shared.known);
-        let news = match found {
-            Ok((at, _)) if known.is_outdated(at) => News::None,
+        let line = match found {
+            Ok((at, _)) if known.is_outdated(at) => LogLine::None,
             Ok((at, found)) => known.learn(table, at, schema::judge(table, &found)),
-            Err(_) if known.told > self.number => News::None,
+            Err(_) if known.told > self.number => LogLine::None,
             Err(error) => known.fail(error),
         };
         known.told = known.told.max(self.number);
         drop(known);
         // First the answer, then the log: a writer of logs may block.
         drop(self);
-        say(|| news.log(table));
+        say(|| line.log(table));
     }
 }
 
@@ -227,9 +227,9 @@ impl Columns {
         connection: &Connection,
         need: Need,
         limit: Duration,
-    ) -> Result<Leased> {
+    ) -> Result<TimedClient> {
         let deadline = Instant::now() + limit;
-        let mut leased = connection.client(limit).await?;
+        let mut timed = connection.client(limit).await?;
         let is_stale = need == Need::Begin && self.lock().is_stale();
         let urgency = if is_stale { Urgency::Soon } else { Urgency::Routine };
         let waits = {
@@ -251,8 +251,8 @@ impl Columns {
             let doing = || format!("table `{}`: ask again for its columns", self.name);
             return Err(known.failure.clone().unwrap_or_else(|| Error::timed_out(doing(), limit)));
         }
-        leased.limit = deadline.saturating_duration_since(Instant::now());
-        Ok(leased)
+        timed.limit = deadline.saturating_duration_since(Instant::now());
+        Ok(timed)
     }
 
     /// Asks for the columns now, whatever is known of them; fails unless they are in order.
@@ -276,11 +276,11 @@ impl Columns {
     pub(crate) async fn explain(
         &self,
         connection: &Connection,
-        leased: &Leased,
+        timed: &TimedClient,
         error: Error,
     ) -> Error {
         match error.spanner().and_then(Missing::named_in) {
-            Some(Missing::Session) => return connection.session_lost(leased),
+            Some(Missing::Session) => return connection.session_lost(timed),
             Some(Missing::Database) => {
                 return Error::config(format!("database is not there: {error}"));
             }
@@ -300,12 +300,12 @@ impl Columns {
             return error;
         }
         // Without an answer in time the error speaks for itself.
-        self.wait(connection, Urgency::Soon, leased.deadline).await;
+        self.wait(connection, Urgency::Soon, timed.deadline).await;
         let known = self.lock();
         match &known.failure {
             Some(failure) if failure.is_session_lost() => {
                 drop(known);
-                connection.session_lost(leased)
+                connection.session_lost(timed)
             }
             Some(failure) if failure.is_config() => failure.clone(),
             _ => known.wrong().unwrap_or(error),
@@ -364,7 +364,7 @@ impl Known {
         table: &str,
         asked: Asked,
         verdict: Result<OptionalColumns, String>,
-    ) -> News {
+    ) -> LogLine {
         let before = (self.seen, self.answer.is_some());
         let verdict = verdict.and_then(|seen| {
             for (name, was_seen, is_seen) in
@@ -390,18 +390,18 @@ impl Known {
         let is_wrong = verdict.is_err();
         self.answer = Some(Answer { asked, verdict });
         if is_wrong || before == (self.seen, true) {
-            return News::None;
+            return LogLine::None;
         }
-        News::Columns(self.seen)
+        LogLine::Columns(self.seen)
     }
 
-    fn fail(&mut self, error: Error) -> News {
+    fn fail(&mut self, error: Error) -> LogLine {
         let pause = PAUSE_MIN * 2_u32.saturating_pow(self.unanswered.min(6));
         self.due = Some(Instant::now() + pause.min(PAUSE_MAX));
         let is_first = self.unanswered == 0 && self.answer.is_none();
         self.unanswered = self.unanswered.saturating_add(1);
         self.failure = Some(error.clone());
-        News::NoAnswer { error, is_first }
+        LogLine::NoAnswer { error, is_first }
     }
 }
 
@@ -418,11 +418,11 @@ async fn answer(
         let turn = repeats.turn(connection.budget(), Charge::Read).await;
         // The runtime may have been blocked since it was told to ask.
         let at = Asked::now();
-        let leased = connection.client(REQUEST_LIMIT).await?;
-        let found = question::ask(&leased, &table).await;
+        let timed = connection.client(REQUEST_LIMIT).await?;
+        let found = question::ask(&timed, &table).await;
         turn.ends(found.is_ok());
-        connection.heard(&leased, found.as_ref().err());
-        found.map(|found| (at, found)).map_err(|error| missing(&connection, &leased, error))
+        connection.ended(&timed, found.as_ref().err());
+        found.map(|found| (at, found)).map_err(|error| missing(&connection, &timed, error))
     };
     let needless = async { while question.is_open() && ended.changed().await.is_ok() {} };
     let found = tokio::select! {
@@ -435,11 +435,11 @@ async fn answer(
 
 /// Names the missing part, where Spanner names it. A query that names no table of its own can miss
 /// only the session or the database.
-fn missing(connection: &Connection, leased: &Leased, error: Error) -> Error {
+fn missing(connection: &Connection, timed: &TimedClient, error: Error) -> Error {
     match error.spanner().and_then(Missing::named_in) {
         Some(Missing::Database) => Error::config(format!("database is not there: {error}")),
-        Some(Missing::Session) => connection.session_lost(leased),
-        None if error.code() == Some(Code::NotFound) => connection.session_lost(leased),
+        Some(Missing::Session) => connection.session_lost(timed),
+        None if error.code() == Some(Code::NotFound) => connection.session_lost(timed),
         None => error,
     }
 }

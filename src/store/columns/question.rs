@@ -9,37 +9,37 @@ use tokio::time::timeout;
 
 use super::schema::Found;
 use crate::error::{Error, Result};
-use crate::store::connection::Leased;
+use crate::store::connection::TimedClient;
 use crate::store::requests::{self, Request};
 
 /// Returns the columns of `table`, as far as the caller's role may see them; none if it isn't
 /// there.
-pub(super) async fn ask(leased: &Leased, table: &str) -> Result<Vec<Found>> {
+pub(super) async fn ask(timed: &TimedClient, table: &str) -> Result<Vec<Found>> {
     let doing = || format!("table `{table}`: ask the information schema for its columns");
-    match timeout(leased.limit, columns(&leased.client, table, leased.limit)).await {
+    match timeout(timed.limit, columns(&timed.client, table, timed.limit)).await {
         Ok(answer) => answer.map_err(|source| Error::from_read(doing(), source)),
-        Err(_) => Err(Error::timed_out(doing(), leased.limit)),
+        Err(_) => Err(Error::timed_out(doing(), timed.limit)),
     }
 }
 
 /// Returns true if there is a table of that name, as far as the caller's role may see it.
 #[cfg(feature = "admin")]
-pub(crate) async fn is_there(leased: &Leased, table: &str) -> Result<bool> {
-    ask(leased, table).await.map(|columns| !columns.is_empty())
+pub(crate) async fn is_there(timed: &TimedClient, table: &str) -> Result<bool> {
+    ask(timed, table).await.map(|columns| !columns.is_empty())
 }
 
 /// Returns true if the database is of the PostgreSQL dialect. The administration's own answer
 /// leaves the dialect out on some emulators.
 #[cfg(feature = "admin")]
-pub(crate) async fn is_postgresql(leased: &Leased) -> Result<bool> {
+pub(crate) async fn is_postgresql(timed: &TimedClient) -> Result<bool> {
     const DIALECT: &str = "SELECT option_name, option_value FROM \
                            information_schema.database_options WHERE option_name = \
                            'database_dialect'";
     let doing = || "database: ask the information schema for its dialect";
-    match timeout(leased.limit, pairs(&leased.client, DIALECT.into(), leased.limit)).await {
+    match timeout(timed.limit, pairs(&timed.client, DIALECT.into(), timed.limit)).await {
         Ok(Ok(found)) => Ok(found.iter().any(|(_, dialect)| dialect == "POSTGRESQL")),
         Ok(Err(source)) => Err(Error::from_read(doing(), source)),
-        Err(_) => Err(Error::timed_out(doing(), leased.limit)),
+        Err(_) => Err(Error::timed_out(doing(), timed.limit)),
     }
 }
 

@@ -3,7 +3,7 @@
 //! A client's channels and tasks live on the runtime that made it and die with that runtime. So a
 //! table that outlives a runtime needs a client per runtime.
 
-mod line;
+mod runtime_client;
 mod target;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::batch::{Budget, Repeats};
 use crate::error::{Error, Kind, Result};
-use line::{Line, State};
+use runtime_client::{RuntimeClient, State};
 use target::Target;
 
 /// The limit of a request that no loop sends.
@@ -42,17 +42,17 @@ struct Own {
     /// A malformed target is an error to its user.
     target: Result<Target>,
     /// Locked for moments only, never while anything is sent.
-    lines: Mutex<Vec<Line>>,
+    clients: Mutex<Vec<RuntimeClient>>,
     attempts: Arc<Repeats>,
 }
 
 /// A client, and what is left of the time in which to use it.
-pub(crate) struct Leased {
+pub(crate) struct TimedClient {
     pub(crate) client: DatabaseClient,
     pub(crate) limit: Duration,
     pub(crate) deadline: Instant,
     /// Absent from a client that was given.
-    line: Option<Line>,
+    origin: Option<RuntimeClient>,
 }
 
 impl Connection {
@@ -65,8 +65,8 @@ impl Connection {
     }
 
     fn to(target: Result<Target>, budget: Arc<Budget>) -> Connection {
-        let (lines, attempts) = (Mutex::default(), Arc::default());
-        Connection::of(Origin::Own(Own { target, lines, attempts }), budget)
+        let (clients, attempts) = (Mutex::default(), Arc::default());
+        Connection::of(Origin::Own(Own { target, clients, attempts }), budget)
     }
 
     fn of(origin: Origin, budget: Arc<Budget>) -> Connection {
@@ -98,49 +98,49 @@ impl Connection {
     /// Provides this runtime's client, connecting first where there is none; in `limit` at most.
     ///
     /// Callers share one attempt to connect, and each waits for it no longer than its own limit.
-    pub(crate) async fn client(&self, limit: Duration) -> Result<Leased> {
+    pub(crate) async fn client(&self, limit: Duration) -> Result<TimedClient> {
         let runtime = Handle::try_current()
             .map_err(|_| Error::config("spanner: asked outside of a tokio runtime"))?;
         let deadline = Instant::now() + limit;
         let own = match &*self.origin {
             Origin::Given(client) => {
                 let client = DatabaseClient::clone(client);
-                return Ok(Leased { client, limit, deadline, line: None });
+                return Ok(TimedClient { client, limit, deadline, origin: None });
             }
             Origin::Own(own) => own,
         };
         let target = own.target.as_ref().map_err(Error::clone)?;
-        let line = own.line(&runtime, target, &self.budget);
-        match timeout(limit, line.settled()).await {
+        let own_client = own.client(&runtime, target, &self.budget);
+        match timeout(limit, own_client.settled()).await {
             Ok(State::Ready(client)) => {
                 let limit = deadline.saturating_duration_since(Instant::now());
-                Ok(Leased { client: *client, limit, deadline, line: Some(line) })
+                Ok(TimedClient { client: *client, limit, deadline, origin: Some(own_client) })
             }
             Ok(State::Failed { error, .. }) => Err(error),
             Ok(State::Gone) => {
-                own.discard(&line);
+                own.discard(&own_client);
                 Err(Error::new(Kind::Disconnected { database: target.database.clone() }))
             }
             Ok(State::Connecting) | Err(_) => Err(Error::timed_out(target.connecting(), limit)),
         }
     }
 
-    /// Takes note of how a request ended, and drops a client that has gone deaf.
-    pub(crate) fn heard(&self, leased: &Leased, error: Option<&Error>) {
-        if let (Origin::Own(own), Some(line)) = (&*self.origin, &leased.line)
-            && line.is_dead_after(error)
+    /// Takes note of how a request ended, and drops a client that is of no use any more.
+    pub(crate) fn ended(&self, timed: &TimedClient, error: Option<&Error>) {
+        if let (Origin::Own(own), Some(client)) = (&*self.origin, &timed.origin)
+            && client.is_dead_after(error)
         {
-            own.discard(line);
+            own.discard(client);
         }
     }
 
     /// Takes note that the session of `lost` is gone; the next request makes a new one.
     ///
     /// Says how to go on where there is none to be made.
-    pub(crate) fn session_lost(&self, lost: &Leased) -> Error {
-        let owner = match (&*self.origin, &lost.line) {
-            (Origin::Own(own), Some(line)) => {
-                own.discard(line);
+    pub(crate) fn session_lost(&self, lost: &TimedClient) -> Error {
+        let owner = match (&*self.origin, &lost.origin) {
+            (Origin::Own(own), Some(client)) => {
+                own.discard(client);
                 match &own.target {
                     Ok(target) => format!("the connection to `{}`", target.database),
                     Err(_) => "the connection".to_string(),
@@ -153,22 +153,22 @@ impl Connection {
 }
 
 impl Own {
-    /// Returns the line of `runtime`, begun if there is none that is of use.
-    fn line(&self, runtime: &Handle, target: &Target, budget: &Arc<Budget>) -> Line {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the client of `runtime`, begun if there is none that is of use.
+    fn client(&self, runtime: &Handle, target: &Target, budget: &Arc<Budget>) -> RuntimeClient {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         // Runtimes that are gone took their channels with them.
-        lines.retain(Line::is_of_use);
-        if let Some(line) = lines.iter().find(|line| line.runtime() == runtime.id()) {
-            return line.clone();
+        clients.retain(RuntimeClient::is_of_use);
+        if let Some(client) = clients.iter().find(|client| client.runtime() == runtime.id()) {
+            return client.clone();
         }
         let attempts = (Arc::clone(&self.attempts), Arc::clone(budget));
-        let line = Line::begin(runtime, target.clone(), attempts);
-        lines.push(line.clone());
-        line
+        let client = RuntimeClient::begin(runtime, target.clone(), attempts);
+        clients.push(client.clone());
+        client
     }
 
-    fn discard(&self, line: &Line) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.retain(|other| !other.is(line));
+    fn discard(&self, client: &RuntimeClient) {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|other| !other.is(client));
     }
 }

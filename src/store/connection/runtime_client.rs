@@ -14,9 +14,9 @@ use crate::error::Error;
 /// however many locks ask.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// The longest silence before a client is replaced. Its channel may be dead, and it has no means of
-/// its own to find out.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// How long a client's requests go unanswered before it is replaced. Its channel may be dead, and it
+/// has no means of its own to find out.
+const UNANSWERED_MAX: Duration = Duration::from_secs(30);
 
 /// The least age of a client that is replaced because its credentials failed for good.
 const CREDENTIALS_PAUSE: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ pub(super) type Attempts = (Arc<Repeats>, Arc<Budget>);
 
 /// The client of one runtime, from the attempt to connect until the runtime is gone.
 #[derive(Clone, Debug)]
-pub(super) struct Line(Arc<Kept>);
+pub(super) struct RuntimeClient(Arc<Kept>);
 
 #[derive(Debug)]
 struct Kept {
@@ -35,7 +35,7 @@ struct Kept {
     /// Its sender lives in a task on that runtime, and nowhere else.
     state: watch::Receiver<State>,
     /// Since when requests have gone unanswered.
-    silent_since: Mutex<Option<Instant>>,
+    unanswered_since: Mutex<Option<Instant>>,
 }
 
 #[derive(Clone, Debug)]
@@ -50,20 +50,25 @@ pub(super) enum State {
     Gone,
 }
 
-impl Line {
+impl RuntimeClient {
     /// Begins to connect on `runtime`.
-    pub(super) fn begin(runtime: &Handle, target: Target, attempts: Attempts) -> Line {
+    pub(super) fn begin(runtime: &Handle, target: Target, attempts: Attempts) -> RuntimeClient {
         let (sender, state) = watch::channel(State::Connecting);
         runtime.spawn(keep(target, attempts, sender));
         let begun = Instant::now();
-        Line(Arc::new(Kept { runtime: runtime.id(), begun, state, silent_since: Mutex::default() }))
+        RuntimeClient(Arc::new(Kept {
+            runtime: runtime.id(),
+            begun,
+            state,
+            unanswered_since: Mutex::default(),
+        }))
     }
 
     pub(super) fn runtime(&self) -> Id {
         self.0.runtime
     }
 
-    pub(super) fn is(&self, other: &Line) -> bool {
+    pub(super) fn is(&self, other: &RuntimeClient) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
@@ -87,25 +92,26 @@ impl Line {
         }
     }
 
-    /// Takes note of how a request ended; whether the client is of no use any more.
+    /// Takes note of how a request ended; true if the client is of no use any more.
     pub(super) fn is_dead_after(&self, error: Option<&Error>) -> bool {
-        let mut silent_since = self.0.silent_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unanswered_since =
+            self.0.unanswered_since.lock().unwrap_or_else(PoisonError::into_inner);
         match error {
             Some(error) if error.is_dead_credentials() => {
                 self.0.begun.elapsed() >= CREDENTIALS_PAUSE
             }
             Some(error) if !error.is_answer() => {
-                silent_since.get_or_insert_with(Instant::now).elapsed() >= SILENCE_MAX
+                unanswered_since.get_or_insert_with(Instant::now).elapsed() >= UNANSWERED_MAX
             }
             _ => {
-                *silent_since = None;
+                *unanswered_since = None;
                 false
             }
         }
     }
 }
 
-/// Connects, then stays for as long as the line is of use to somebody: the end of this task tells
+/// Connects, then stays for as long as the client is of use to somebody: the end of this task tells
 /// that its runtime is gone.
 async fn keep(target: Target, attempts: Attempts, sender: watch::Sender<State>) {
     let (repeats, budget) = attempts;
@@ -127,39 +133,39 @@ mod tests {
 
     use super::*;
 
-    async fn line() -> Line {
+    async fn client() -> RuntimeClient {
         let target = Target::new(
             "projects/p/instances/i/databases/d".to_string(),
             Some("http://127.0.0.1:1".to_string()),
         );
         let attempts = (Arc::default(), Arc::new(Budget::new()));
-        Line::begin(&Handle::current(), target.unwrap(), attempts)
+        RuntimeClient::begin(&Handle::current(), target.unwrap(), attempts)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_is_dead_after_silence_and_any_answer_ends_the_silence() {
-        let line = line().await;
-        let silence = Error::timed_out("read", SILENCE_MAX);
-        assert!(!line.is_dead_after(Some(&silence)));
-        advance(SILENCE_MAX - Duration::from_millis(1)).await;
-        assert!(!line.is_dead_after(Some(&silence)));
-        assert!(!line.is_dead_after(None));
-        advance(SILENCE_MAX).await;
-        assert!(!line.is_dead_after(Some(&silence)), "it was heard since");
-        advance(SILENCE_MAX).await;
-        assert!(line.is_dead_after(Some(&silence)));
+    async fn a_client_is_dead_after_a_time_without_answers_and_any_answer_ends_that() {
+        let client = client().await;
+        let no_answer = Error::timed_out("read", UNANSWERED_MAX);
+        assert!(!client.is_dead_after(Some(&no_answer)));
+        advance(UNANSWERED_MAX - Duration::from_millis(1)).await;
+        assert!(!client.is_dead_after(Some(&no_answer)));
+        assert!(!client.is_dead_after(None));
+        advance(UNANSWERED_MAX).await;
+        assert!(!client.is_dead_after(Some(&no_answer)), "it has answered since");
+        advance(UNANSWERED_MAX).await;
+        assert!(client.is_dead_after(Some(&no_answer)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn credentials_that_failed_for_good_cost_the_client_after_a_pause() {
-        let line = line().await;
+        let client = client().await;
         let lost = |is_transient| {
             let error = CredentialsError::from_msg(is_transient, "no token");
             Error::from_read("read", google_cloud_spanner::Error::authentication(error))
         };
-        assert!(!line.is_dead_after(Some(&lost(false))));
+        assert!(!client.is_dead_after(Some(&lost(false))));
         advance(CREDENTIALS_PAUSE).await;
-        assert!(!line.is_dead_after(Some(&lost(true))));
-        assert!(line.is_dead_after(Some(&lost(false))));
+        assert!(!client.is_dead_after(Some(&lost(true))));
+        assert!(client.is_dead_after(Some(&lost(false))));
     }
 }

@@ -10,7 +10,7 @@ use crate::batch::{Charge, CommitOutcome, Need};
 use crate::error::Error;
 use crate::names::subject;
 use crate::store::{REQUEST_LIMIT, Table};
-use crate::system::chance;
+use crate::system::random;
 use crate::term::say;
 
 /// The most rows in one transaction.
@@ -22,7 +22,7 @@ pub(crate) const TIDY_SEARCH_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Returns the time to the next search.
 pub(crate) fn tidy_pause() -> Duration {
-    TIDY_SEARCH_INTERVAL.mul_f64(0.5 + chance::random::<f64>() / 2.0)
+    TIDY_SEARCH_INTERVAL.mul_f64(0.5 + random::draw::<f64>() / 2.0)
 }
 
 /// Finds the rows with this prefix of those that have been gone for long, and deletes them. A failure
