@@ -32,7 +32,8 @@ struct Options {
     /// Judges those whose file or checker changed since they were noticed, and ten others drawn by the commit's hash.
     #[arg(long)]
     changed: bool,
-    /// Begins none once it has judged for this many minutes; those that are left are counted.
+    /// Begins none after this many minutes, or half of them after the tests have passed without mutants, whichever is
+    /// later; those that are left are counted.
     #[arg(long, value_name = "MINUTES", requires = "changed")]
     minutes: Option<u64>,
     /// Judges this many at once, each in a copy of its own.
@@ -91,7 +92,7 @@ fn run(options: &Options) -> io::Result<bool> {
         record: &record,
         waiting: Mutex::new(selected.into_iter().rev().collect()),
         judged: Mutex::default(),
-        deadline: limit.map(|limit| now() + limit),
+        deadline: limit.map(|limit| (began + limit).max(now() + limit / 2)),
     };
     in_each(&sandboxes, |sandbox| queue.work(sandbox))?;
     let left = queue.waiting.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +130,7 @@ fn in_each(
     })
 }
 
-/// Fails unless the checkers of these mutants pass without them: one that fails anyway notices nothing.
+/// Fails unless the tests of these mutants pass without them: one that fails anyway notices nothing.
 fn pass_without_mutants(
     sandboxes: &[Sandbox],
     mutants: &[&Mutant],
@@ -140,7 +141,7 @@ fn pass_without_mutants(
         .map(|mutant| Checker::all_for(mutant, sources))
         .collect::<io::Result<_>>()?;
     let checkers = checkers.concat();
-    let runs = Mutex::new(Checker::baselines(&checkers));
+    let runs = Mutex::new(Checker::tests(&checkers));
     in_each(sandboxes, |sandbox| {
         loop {
             let run = runs.lock().unwrap_or_else(PoisonError::into_inner).pop();
