@@ -194,8 +194,8 @@ impl Spindle {
         self.0.published.watch()
     }
 
-    /// Gives up the term, if there is one, and backs off for a lease before contending again. A new
-    /// `acquire` here ends that early. True if there was a term to give up.
+    /// Gives up the term, if there is one, and backs off for a lease before contending again. True
+    /// if there was a term to give up.
     ///
     /// False also if a task of [`lead`](Spindle::lead) can't be stopped: its lease runs out instead.
     ///
