@@ -100,6 +100,10 @@ impl RequestCounts {
         }
     }
 
+    pub(crate) fn forget_session(&self, session: &str) {
+        self.counts().by_session.remove(session);
+    }
+
     /// Forgets the counts of all other sessions.
     pub(crate) fn keep_sessions(&self, is_kept: impl Fn(&str) -> bool) {
         self.counts().by_session.retain(|session, _| is_kept(session));

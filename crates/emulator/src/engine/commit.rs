@@ -10,7 +10,7 @@ use super::mutation::{At, Mutation, Target, WriteSet, Writes};
 use super::schema::Schema;
 use super::state::{State, Step};
 use super::store::Row;
-use super::transaction::{Committed, Concurrency, Status, TransactionId};
+use super::transaction::{Committed, Concurrency, Outcome, TransactionId};
 use super::value::Timestamp;
 
 /// The most cells and entries of indexes that one commit may write.
@@ -31,11 +31,11 @@ impl State {
         let attempt = self.attempt(id, mutations, now);
         match &attempt {
             Ok(Step::Done(committed)) => {
-                self.finish(id, Status::Committed(*committed));
+                self.finish(id, Outcome::Committed(*committed));
             }
             Ok(Step::Blocked(..)) => {}
             Err(error) => {
-                self.finish(id, Status::CommitFailed(error.clone()));
+                self.finish(id, Outcome::CommitFailed(error.clone()));
             }
         }
         attempt
@@ -168,7 +168,7 @@ impl State {
         let buffered = self.buffer(id, mutations, now);
         match &buffered {
             Err(error) if error.code() != Code::Unimplemented => {
-                self.finish(id, Status::Failed(error.clone()));
+                self.finish(id, Outcome::Failed(error.clone()));
             }
             _ => {}
         }

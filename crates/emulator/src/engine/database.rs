@@ -20,7 +20,7 @@ use super::schema::{Dialect, Schema, SchemaChange};
 use super::state::{State, TableData};
 use super::store::Rows;
 use super::transaction::{
-    Committed, Handle, ReadWriteOptions, Status, TimestampBound, Transaction, TransactionId,
+    Committed, Handle, Outcome, ReadWriteOptions, TimestampBound, Transaction, TransactionId,
 };
 use super::value::{Timestamp, Value};
 
@@ -168,8 +168,7 @@ impl Database {
         let now = self.now();
         let id = self.numbers.next();
         let mut state = self.state();
-        let previous = options.previous.and_then(|previous| state.transactions.get(&previous));
-        let age = previous.and_then(|previous| previous.age);
+        let age = options.previous.and_then(|previous| state.age_of(previous));
         state.begin(id, Transaction::new(options.concurrency, age, now), now);
         id
     }
@@ -309,7 +308,7 @@ impl Database {
             return false;
         }
         let open = state.open_transaction(id, self.now()).is_ok();
-        state.finish(id, Status::Failed(error));
+        state.finish(id, Outcome::Failed(error));
         open
     }
 
@@ -325,7 +324,7 @@ impl Database {
             return Ok(committed);
         }
         state.open_transaction(id, now)?;
-        state.finish(id, Status::CommitFailed(error.clone()));
+        state.finish(id, Outcome::CommitFailed(error.clone()));
         Err(error)
     }
 
@@ -341,7 +340,7 @@ impl Database {
     /// Returns true if this transaction is open and has read or written anything.
     pub fn has_worked(&self, id: TransactionId) -> bool {
         let state = self.state();
-        state.transactions.get(&id).is_some_and(|transaction| {
+        state.open.get(&id).is_some_and(|transaction| {
             !(transaction.locked.is_empty()
                 && transaction.reads.is_empty()
                 && transaction.writes.rows.is_empty())
@@ -352,8 +351,8 @@ impl Database {
     /// long.
     pub fn was_aborted(&self, id: TransactionId) -> bool {
         let state = self.state();
-        match state.transactions.get(&id).map(|transaction| &transaction.status) {
-            Some(Status::Failed(error) | Status::CommitFailed(error)) => {
+        match state.ended(id).map(|ended| &ended.outcome) {
+            Some(Outcome::Failed(error) | Outcome::CommitFailed(error)) => {
                 error.code() == Code::Aborted
             }
             _ => false,

@@ -266,7 +266,7 @@ impl State {
         };
         let ((table, data), positions) = self.found(&reading.read)?;
         let name = table.name.to_ascii_lowercase();
-        let writes = self.transactions.get(&id).and_then(|t| t.writes.rows.get(&name));
+        let writes = self.open.get(&id).and_then(|t| t.writes.rows.get(&name));
         let page = reading.page((table, data), &positions, moment, writes)?;
         let columns = columns(table, &positions);
         let mode = if reading.read.exclusive { Mode::Exclusive } else { Mode::Shared };
@@ -287,20 +287,20 @@ impl State {
     pub fn snapshot(&mut self, id: TransactionId, now: Timestamp) -> Timestamp {
         self.age(id);
         let strong = self.strong_timestamp(now);
-        self.transactions
+        self.open
             .get_mut(&id)
             .map_or(strong, |transaction| *transaction.snapshot.get_or_insert(strong))
     }
 
     /// Notes what an optimistic transaction has read, in terms of the locks it would have taken.
     pub fn record_reads(&mut self, id: TransactionId, locks: &[(String, Lock)]) {
-        let Some(transaction) = self.transactions.get_mut(&id) else { return };
+        let Some(transaction) = self.open.get_mut(&id) else { return };
         transaction.reads.extend_from_slice(locks);
     }
 
     /// Returns true if what an optimistic transaction has read is still so.
     pub fn unchanged(&self, id: TransactionId, moment: Timestamp) -> bool {
-        let Some(transaction) = self.transactions.get(&id) else { return false };
+        let Some(transaction) = self.open.get(&id) else { return false };
         transaction.reads.iter().all(|(table, read)| {
             let place = self.schema.relation(table).zip(self.tables.get(table));
             let Some((table, data)) = place else { return false };

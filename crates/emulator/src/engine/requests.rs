@@ -5,7 +5,7 @@ use std::sync::{MutexGuard, PoisonError};
 use super::database::Database;
 use super::error::Result;
 use super::state::{State, Step};
-use super::transaction::{Status, TransactionId};
+use super::transaction::{Outcome, TransactionId};
 use super::value::Timestamp;
 
 /// A request under way: while there is one, its transaction is not idle.
@@ -93,12 +93,12 @@ impl Drop for Request<'_> {
         let now = self.database.now();
         let id = self.id;
         let mut state = self.database.state();
-        let age = state.transactions.get(&id).and_then(|transaction| transaction.age);
+        let age = state.open.get(&id).and_then(|transaction| transaction.age);
         if age.is_some_and(|age| state.stop_waiting((age, id))) {
             // Those who waited behind this request may go on.
             self.database.changed.notify_waiters();
         }
-        if let Some(transaction) = state.transactions.get_mut(&id) {
+        if let Some(transaction) = state.open.get_mut(&id) {
             transaction.requests = transaction.requests.saturating_sub(1);
             transaction.last_used = now;
         }
@@ -113,6 +113,6 @@ pub(super) struct EndsWithRequest<'a> {
 
 impl Drop for EndsWithRequest<'_> {
     fn drop(&mut self) {
-        self.database.state().finish(self.id, Status::RolledBack);
+        self.database.state().finish(self.id, Outcome::RolledBack);
     }
 }

@@ -8,18 +8,17 @@ use tokio::sync::Notify;
 
 use super::error::{Code, Error, Result};
 use super::locks::{Lock, LockTable, compete};
-use super::mutation::WriteSet;
 use super::schema::{Schema, in_lower_case};
 use super::store::Rows;
 use super::table::Table;
-use super::transaction::{Age, Committed, Status, Transaction, TransactionId};
+use super::transaction::{Age, Committed, Ended, Outcome, Transaction, TransactionId};
 use super::value::{Key, Timestamp};
 
 /// How far back versions can be read, unless [`super::Database::with_retention`] says otherwise.
 pub const VERSION_RETENTION: Duration = Duration::from_secs(3_600);
 
 /// How many transactions that are over are remembered, for requests that repeat themselves.
-const FINISHED_KEPT: usize = 100_000;
+const ENDED_MAX: usize = 100_000;
 
 /// The contents of one table.
 #[derive(Debug)]
@@ -50,9 +49,12 @@ pub(super) struct State {
     pub former: VecDeque<(Timestamp, Arc<Schema>)>,
     /// By name in lower case, like the schema.
     pub tables: BTreeMap<String, TableData>,
-    pub transactions: BTreeMap<TransactionId, Transaction>,
-    open: Vec<TransactionId>,
-    finished: VecDeque<TransactionId>,
+    /// The transactions that are open.
+    pub open: BTreeMap<TransactionId, Transaction>,
+    /// Those that are over, as many as are remembered.
+    ended: BTreeMap<TransactionId, Ended>,
+    /// The order in which they ended.
+    ended_in_order: VecDeque<TransactionId>,
     /// The transactions that wait, and the locks they wait for. Younger transactions don't overtake
     /// older ones.
     pub waiting: Vec<(Age, Vec<(String, Lock)>)>,
@@ -86,9 +88,9 @@ impl State {
             schema: Arc::default(),
             former: VecDeque::new(),
             tables: BTreeMap::new(),
-            transactions: BTreeMap::new(),
-            open: Vec::new(),
-            finished: VecDeque::new(),
+            open: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            ended_in_order: VecDeque::new(),
             waiting: Vec::new(),
             next_age: 1,
             last_timestamp: Timestamp::EPOCH,
@@ -159,16 +161,26 @@ impl State {
     /// Adds a transaction.
     pub fn begin(&mut self, id: TransactionId, transaction: Transaction, now: Timestamp) {
         self.forget_old_versions(now);
-        for open in self.open.clone() {
+        for open in self.open.keys().copied().collect::<Vec<_>>() {
             self.abort_outlived(open, now);
         }
-        self.transactions.insert(id, transaction);
-        self.open.push(id);
+        self.open.insert(id, transaction);
     }
 
-    /// Returns a transaction, whatever has become of it.
+    /// Returns a transaction, which is open.
     pub fn transaction(&self, id: TransactionId) -> Result<&Transaction> {
-        self.transactions.get(&id).ok_or_else(|| transaction_not_found(id))
+        self.open.get(&id).ok_or_else(|| transaction_not_found(id))
+    }
+
+    /// Returns the age of a transaction, if it has one and is remembered.
+    pub fn age_of(&self, id: TransactionId) -> Option<u64> {
+        let open = self.open.get(&id).map(|transaction| transaction.age);
+        open.or_else(|| self.ended.get(&id).map(|ended| ended.age)).flatten()
+    }
+
+    /// Returns what is left of a transaction that is over.
+    pub fn ended(&self, id: TransactionId) -> Option<&Ended> {
+        self.ended.get(&id)
     }
 
     /// Returns the transaction, if it can still be used.
@@ -178,24 +190,25 @@ impl State {
         now: Timestamp,
     ) -> Result<&mut Transaction> {
         self.abort_outlived(id, now);
-        let transaction =
-            self.transactions.get_mut(&id).ok_or_else(|| transaction_not_found(id))?;
-        match &transaction.status {
-            Status::Open => Ok(transaction),
-            Status::Failed(error) => Err(error.clone()),
-            Status::CommitFailed(error) if error.code() == Code::Aborted => Err(error.clone()),
-            Status::CommitFailed(_) | Status::Committed(_) | Status::RolledBack => {
-                Err(Error::failed_precondition(
-                    "Cannot read or query using a transaction after it has been committed or rolledback.",
-                ))
-            }
+        if let Some(transaction) = self.open.get_mut(&id) {
+            return Ok(transaction);
         }
+        Err(match self.ended.get(&id).map(|ended| &ended.outcome) {
+            None => transaction_not_found(id),
+            Some(Outcome::Failed(error)) => error.clone(),
+            Some(Outcome::CommitFailed(error)) if error.code() == Code::Aborted => error.clone(),
+            Some(Outcome::CommitFailed(_) | Outcome::Committed(_) | Outcome::RolledBack) => {
+                Error::failed_precondition(
+                    "Cannot read or query using a transaction after it has been committed or rolledback.",
+                )
+            }
+        })
     }
 
     /// Returns the transaction's age, which begins with the first request that does something.
     pub fn age(&mut self, id: TransactionId) -> Age {
         let next_age = &mut self.next_age;
-        let Some(transaction) = self.transactions.get_mut(&id) else {
+        let Some(transaction) = self.open.get_mut(&id) else {
             return (u64::MAX, id);
         };
         let age = *transaction.age.get_or_insert_with(|| {
@@ -213,15 +226,8 @@ impl State {
     }
 
     /// Ends a transaction, frees what it holds and wakes who waits for that. None ends otherwise.
-    pub fn finish(&mut self, id: TransactionId, status: Status) {
-        let Some(transaction) = self.transactions.get_mut(&id) else { return };
-        if !matches!(transaction.status, Status::Open) {
-            return;
-        }
-        transaction.status = status;
-        transaction.reads = Vec::new();
-        transaction.writes = WriteSet::default();
-        let (age, locked) = (transaction.age, std::mem::take(&mut transaction.locked));
+    pub fn finish(&mut self, id: TransactionId, outcome: Outcome) {
+        let Some(Transaction { age, locked, .. }) = self.open.remove(&id) else { return };
         if let Some(age) = age {
             self.stop_waiting((age, id));
         }
@@ -230,44 +236,38 @@ impl State {
                 table.locks.release(id);
             }
         }
-        self.open.retain(|open| *open != id);
-        self.finished.push_back(id);
-        if self.finished.len() > FINISHED_KEPT
-            && let Some(oldest) = self.finished.pop_front()
+        self.ended.insert(id, Ended { age, outcome });
+        self.ended_in_order.push_back(id);
+        if self.ended.len() > ENDED_MAX
+            && let Some(oldest) = self.ended_in_order.pop_front()
         {
-            self.transactions.remove(&oldest);
+            self.ended.remove(&oldest);
         }
         self.changed.notify_waiters();
     }
 
     /// Ends a transaction without its writes.
     pub fn roll_back(&mut self, id: TransactionId) -> Result<()> {
-        let Some(transaction) = self.transactions.get_mut(&id) else { return Ok(()) };
-        match &transaction.status {
-            Status::Committed(_) => Err(Error::failed_precondition(
-                "Cannot rollback a transaction after it has been committed.",
-            )),
+        self.finish(id, Outcome::RolledBack);
+        let Some(Ended { outcome, .. }) = self.ended.get_mut(&id) else { return Ok(()) };
+        match outcome {
+            Outcome::Committed(_) => {
+                return Err(Error::failed_precondition(
+                    "Cannot rollback a transaction after it has been committed.",
+                ));
+            }
             // That it lost to another one stays known: the next attempt inherits its age.
-            Status::Failed(error) | Status::CommitFailed(error)
-                if error.code() == Code::Aborted =>
-            {
-                Ok(())
-            }
-            Status::Failed(_) | Status::CommitFailed(_) => {
-                transaction.status = Status::RolledBack;
-                Ok(())
-            }
-            Status::Open | Status::RolledBack => {
-                self.finish(id, Status::RolledBack);
-                Ok(())
-            }
+            Outcome::Failed(error) | Outcome::CommitFailed(error)
+                if error.code() == Code::Aborted => {}
+            _ => *outcome = Outcome::RolledBack,
         }
+        Ok(())
     }
 
     /// Aborts every open transaction, for the reason given.
     pub fn abort_all(&mut self, reason: &str) {
-        for id in std::mem::take(&mut self.open) {
-            self.finish(id, Status::Failed(Error::aborted(reason)));
+        for id in self.open.keys().copied().collect::<Vec<_>>() {
+            self.finish(id, Outcome::Failed(Error::aborted(reason)));
         }
     }
 
@@ -305,7 +305,7 @@ impl State {
                 blockers.push(*waiter);
             }
         }
-        let idle_at = |id: &TransactionId| Some(self.transactions.get(id)?.idle_at(now));
+        let idle_at = |id: &TransactionId| Some(self.open.get(id)?.idle_at(now));
         if let Some(until) = blockers.iter().filter_map(idle_at).min() {
             return Some(Blocked { until });
         }
@@ -316,7 +316,7 @@ impl State {
     }
 
     fn hold(&mut self, holder: TransactionId, locks: &[(String, Lock)]) {
-        let Some(transaction) = self.transactions.get_mut(&holder) else { return };
+        let Some(transaction) = self.open.get_mut(&holder) else { return };
         for (name, lock) in locks {
             if let Some(table) = self.tables.get_mut(name) {
                 table.locks.grant(holder, lock.clone());
@@ -335,7 +335,7 @@ impl State {
                 "Transaction {holder} aborted due to older transaction {} that needs its locks.",
                 asker.1
             );
-            self.finish(holder, Status::Failed(Error::aborted(reason)));
+            self.finish(holder, Outcome::Failed(Error::aborted(reason)));
             return true;
         }
         false
@@ -344,17 +344,17 @@ impl State {
     /// Aborts a transaction that was idle for too long, or whose moment can't be read any more. It
     /// returns true if it did.
     fn abort_outlived(&mut self, id: TransactionId, now: Timestamp) -> bool {
-        let Some(transaction) = self.transactions.get(&id) else { return false };
+        let Some(transaction) = self.open.get(&id) else { return false };
         let is_forgotten = |moment| self.check_readable(moment, now).is_err();
-        let reason = match transaction.status {
-            Status::Open if transaction.idle_at(now) <= now => "after being idle for too long",
-            Status::Open if transaction.snapshot.is_some_and(is_forgotten) => {
+        let reason = match transaction.snapshot {
+            _ if transaction.idle_at(now) <= now => "after being idle for too long",
+            Some(moment) if is_forgotten(moment) => {
                 "because the versions that it reads are too old"
             }
             _ => return false,
         };
         let error = Error::aborted(format!("Transaction {id} aborted {reason}."));
-        self.finish(id, Status::Failed(error));
+        self.finish(id, Outcome::Failed(error));
         true
     }
 
@@ -395,13 +395,16 @@ impl State {
 
     /// Returns the answer of an earlier commit of this transaction, if there was one.
     pub fn committed(&self, id: TransactionId) -> Result<Option<Committed>> {
-        match &self.transaction(id)?.status {
-            Status::Committed(committed) => Ok(Some(*committed)),
-            Status::RolledBack => Err(Error::failed_precondition(
+        if self.open.contains_key(&id) {
+            return Ok(None);
+        }
+        match self.ended(id).map(|ended| &ended.outcome) {
+            None => Err(transaction_not_found(id)),
+            Some(Outcome::Committed(committed)) => Ok(Some(*committed)),
+            Some(Outcome::RolledBack) => Err(Error::failed_precondition(
                 "Cannot commit a transaction after it has been rolled back.",
             )),
-            Status::Failed(error) | Status::CommitFailed(error) => Err(error.clone()),
-            Status::Open => Ok(None),
+            Some(Outcome::Failed(error) | Outcome::CommitFailed(error)) => Err(error.clone()),
         }
     }
 }

@@ -82,10 +82,9 @@ pub enum TimestampBound {
     MaxStaleness(Duration),
 }
 
-/// Where a transaction stands.
+/// How a transaction has ended.
 #[derive(Clone, Debug)]
-pub(super) enum Status {
-    Open,
+pub(super) enum Outcome {
     Committed(Committed),
     RolledBack,
     /// Over because of an error, which later requests get as well.
@@ -98,11 +97,18 @@ pub(super) enum Status {
 /// began to work; the second keeps any two apart.
 pub(super) type Age = (u64, TransactionId);
 
-/// One read-write transaction.
+/// What is left of a read-write transaction that is over.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// Its age, which its next attempt takes over.
+    pub age: Option<u64>,
+    pub outcome: Outcome,
+}
+
+/// One read-write transaction that is open.
 #[derive(Debug)]
 pub(super) struct Transaction {
     pub concurrency: Concurrency,
-    pub status: Status,
     /// `None` until its first read, write or commit.
     pub age: Option<u64>,
     pub last_used: Timestamp,
@@ -123,7 +129,6 @@ impl Transaction {
     pub fn new(concurrency: Concurrency, age: Option<u64>, now: Timestamp) -> Transaction {
         Transaction {
             concurrency,
-            status: Status::Open,
             age,
             last_used: now,
             requests: 0,

@@ -98,7 +98,7 @@ impl Sessions {
     /// Removes a session. One that isn't there is no error; a name that can't be one is.
     pub fn delete(&mut self, name: &str) -> Result<()> {
         check_name(name)?;
-        self.counts.keep_sessions(|counted| counted != name);
+        self.counts.forget_session(name);
         if let Some(session) = self.by_name.remove(name)
             && let Some(latest) = session.latest.filter(|_| !session.multiplexed)
         {
