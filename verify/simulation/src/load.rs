@@ -4,8 +4,10 @@
 //!
 //! Of each table, over any 10 s:
 //!
-//!     repeats that came to nothing or are under way <= 30 + 6 × callers that asked within 20 s
-//!     all requests <= 39 + WINDOW / (3/4 of the poll interval), of an instance that is alone
+//! ```text
+//! repeats that came to nothing or are under way <= 30 + 6 × callers that asked within 20 s
+//! all requests <= 39 + WINDOW / (3/4 of the poll interval), of an instance that is alone
+//! ```
 //!
 //! A request repeats a failure if the last of its kind about each of its rows came to nothing. The poll of its group by
 //! a member whose last one was answered repeats none: healthy members send it, too. Heartbeats are excepted.
