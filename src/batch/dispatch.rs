@@ -55,8 +55,17 @@ struct InFlight {
     sent: Instant,
     /// True if another request was on its way at the same time.
     was_beside_others: bool,
-    /// When its acts are sent again in parts.
-    late_from: Option<Instant>,
+    parts: Parts,
+}
+
+/// Whether the acts of a request that is slow go in parts besides.
+#[derive(Clone, Copy)]
+enum Parts {
+    Never,
+    /// From then on.
+    From(Instant),
+    /// They are on their way.
+    Sent,
 }
 
 impl Dispatcher {
@@ -137,7 +146,8 @@ impl Dispatcher {
         let is_parted = batch.class == Class::Heartbeats && ops.len() > 1;
         // Where requests go one at a time, the server is slow and no row holds it up.
         let shares = if self.queues.is_apart(now) { 1 } else { 3 };
-        let late_from = is_parted.then(|| now + shortest(ops) / shares);
+        let parts =
+            if is_parted { Parts::From(now + shortest(ops) / shares) } else { Parts::Never };
         let (store, sent_batch) = (Arc::clone(&self.store), Arc::clone(&batch));
         self.sent += 1;
         let request = self.sent;
@@ -150,7 +160,7 @@ impl Dispatcher {
         }));
         let was_beside_others = !self.in_flight.is_empty();
         self.in_flight.values_mut().for_each(|other| other.was_beside_others = true);
-        let in_flight = InFlight { batch, sent: now, was_beside_others, late_from };
+        let in_flight = InFlight { batch, sent: now, was_beside_others, parts };
         self.in_flight.insert(request, in_flight);
     }
 
@@ -242,10 +252,10 @@ impl Dispatcher {
         {
             // No single row keeps all of them waiting.
             if let Some(until) = self.queues.late_until(now) {
-                request.late_from = Some(until);
+                request.parts = Parts::From(until);
                 continue;
             }
-            request.late_from = None;
+            request.parts = Parts::Sent;
             let Batch { class, ops, .. } = &*request.batch;
             self.queues.arrived(&request.batch, request.sent, Reply::Silence);
             for part in ops.chunks(ops.len().div_ceil(PARTS)) {
@@ -265,7 +275,11 @@ impl Dispatcher {
             if request.is_large() { large.is_empty() } else { others.len() < 2 }
         };
         let late = self.in_flight.iter().filter(|(_, request)| may(request));
-        late.filter_map(|(id, request)| Some((request.late_from?, *id))).min()
+        let late = late.filter_map(|(id, request)| match request.parts {
+            Parts::From(late_from) => Some((late_from, *id)),
+            Parts::Never | Parts::Sent => None,
+        });
+        late.min()
     }
 
     fn next(&self, now: Instant) -> Option<Instant> {
@@ -277,8 +291,7 @@ impl Dispatcher {
 impl InFlight {
     /// Returns true if its acts are under way in parts besides.
     fn was_parted(&self) -> bool {
-        let Batch { class, ops, .. } = &*self.batch;
-        *class == Class::Heartbeats && ops.len() > 1 && self.late_from.is_none()
+        matches!(self.parts, Parts::Sent)
     }
 
     fn is_large(&self) -> bool {

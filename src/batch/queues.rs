@@ -81,16 +81,10 @@ impl Queues {
     pub(crate) fn next_batch(&mut self, now: Instant) -> Option<Batch> {
         self.budgets.refill(now);
         self.mind_lateness(now);
-        let is_apart = self.is_apart(now);
-        let overtakes = is_apart && self.in_flight > 0;
-        if overtakes && self.overtakes_at().is_none_or(|at| now < at) {
-            return None;
-        }
-        let (mut is_urgent_waiting, is_late) = (false, self.late_until(now).is_some());
-        for class in self.order(is_apart) {
-            let leads_to_terms = matches!(class, Class::Polls | Class::Begins);
-            let holds_back = leads_to_terms && (is_late || !self.growth.is_allowed(now));
-            if holds_back || (overtakes && class != Class::Heartbeats) {
+        let is_late = self.late_until(now).is_some();
+        let mut is_urgent_waiting = false;
+        for class in self.order(self.is_apart(now)) {
+            if !self.may_leave(class, now) {
                 self.class(class).drop_idle(now);
                 continue;
             }
@@ -110,6 +104,17 @@ impl Queues {
             is_urgent_waiting |= !waiting.is_empty() && !waiting.is_gathering(class, now);
         }
         None
+    }
+
+    /// Returns true if requests of this kind may leave beside those on their way.
+    fn may_leave(&self, class: Class, now: Instant) -> bool {
+        if self.is_apart(now) && self.in_flight > 0 {
+            let overtakes = self.overtakes_at().is_some_and(|at| at <= now);
+            return class == Class::Heartbeats && overtakes;
+        }
+        let leads_to_terms = matches!(class, Class::Polls | Class::Begins);
+        let is_held_back = self.late_until(now).is_some() || !self.growth.is_allowed(now);
+        !(leads_to_terms && is_held_back)
     }
 
     /// Returns true if something is held back.

@@ -158,6 +158,12 @@ impl Waiting {
         });
     }
 
+    /// Returns the next batch, in this order:
+    ///
+    /// 1. a part whose time has come;
+    /// 2. nothing else of this kind while more acts may still come that are due at the same tick;
+    /// 3. acts that are not isolated, where heartbeats are late by the age of their terms;
+    /// 4. isolated ones, of which two requests may be on their way besides.
     pub(super) fn next_batch(
         &mut self,
         class: Class,
