@@ -232,22 +232,6 @@ fn shards_that_were_kept_for_one_that_stays_away_move_once_by_the_plan() {
 }
 
 #[test]
-fn a_member_to_which_nothing_is_handed_slows_its_polls_down_again() {
-    let mut world = settled(&["a"]);
-    world.join("b");
-    world.run(seconds(4));
-    // From here on the other hands nothing over.
-    let mut waits = Vec::new();
-    for _ in 0..100 {
-        world.tick += 1;
-        waits.push(world.act("b").poll_again);
-    }
-    let hasty = waits.iter().filter(|wait| **wait <= TICK).count();
-    assert!((1..=50).contains(&hasty), "{hasty} of {waits:?}");
-    assert_eq!(waits.last(), Some(&POLL));
-}
-
-#[test]
 fn the_shards_of_the_dead_run_elsewhere_as_soon_as_their_leases_are_over() {
     for ticks_after_a_poll in 0..10 {
         let mut world = settled(&["a", "b"]);
