@@ -73,10 +73,10 @@ impl LockTable {
     /// Returns a table with a connection of its own. A busy service can't starve it, and it comes
     /// back by itself after Spanner has lost its session.
     ///
-    /// `database` is the full name, `projects/p/instances/i/databases/d`; what is wrong with it is
-    /// what [`build`](crate::LockBuilder::build) and every call answer. The connection is made on
-    /// first use, with the credentials of the environment; where `SPANNER_EMULATOR_HOST` is set,
-    /// that is where it goes. It counts against the limit of the call that waits for it.
+    /// `database` is the full name, `projects/p/instances/i/databases/d`;
+    /// [`build`](crate::LockBuilder::build) and every call refuse a malformed one. The connection is
+    /// made on first use, with the credentials of the environment. It goes to `SPANNER_EMULATOR_HOST`
+    /// where that is set. It counts against the limit of the call that waits for it.
     ///
     /// The table outlives runtimes: each runtime that uses it gets a connection of its own. So a
     /// table in a `static` works from one runtime after another. A connection over which nothing

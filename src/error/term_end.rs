@@ -56,7 +56,7 @@ impl TermEnd {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseOutcome {
-    /// Spanner acknowledged it: the lock is free.
+    /// Spanner acknowledged it, or shows that an earlier try has arrived: the lock is free.
     Released,
     /// The term had ended before, and there was nothing to release.
     EndedBefore(TermEnd),

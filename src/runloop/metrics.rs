@@ -326,7 +326,7 @@ mod facade {
             ("spindle_held", "How many instances of this process hold the lock", Unit::Count),
             ("spindle_contending", "How many instances of this process want the lock", Unit::Count),
             ("spindle_remaining_seconds", "Validity left of the term", Unit::Seconds),
-            ("spindle_contact_age_seconds", "For how long nothing was answered", Unit::Seconds),
+            ("spindle_contact_age_seconds", "Time since the last good answer", Unit::Seconds),
         ];
         let histograms = [
             ("spindle_heartbeat_seconds", "Time that a heartbeat took"),

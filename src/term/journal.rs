@@ -86,7 +86,7 @@ impl Journal {
                 %token,
                 act = "release",
                 cause = ?end,
-                "nothing was released: the row was another's already"
+                "nothing was released: the row was the term's no more"
             ),
             ReleaseOutcome::Unacknowledged => tracing::warn!(
                 lock,

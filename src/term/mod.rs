@@ -43,7 +43,7 @@ pub use watch::{TermChange, TermWatch};
 /// | goes on | pending, false | its token | writes | renewed | none |
 /// | goes on, but its task is to stop: by `cancel`, `resign`, the watchdog, a shard that moves | fired, true | its token | writes | renewed | none |
 /// | is lost: superseded, evicted, deleted, out of contact, let go | fired, true | nothing | refused at once | counts down | the reason |
-/// | has run out by the clock, before anybody could say so | fires when the runtime runs, true | nothing | refused at once | zero | the reason, soon |
+/// | has run out by the clock, and is not announced yet | fires when the runtime runs, true | nothing | refused at once | zero | the reason, soon |
 ///
 /// A fence that was serialized and read again asks Spanner each time, in every row of this table.
 ///

@@ -95,8 +95,8 @@ fn read_costs(text: &str, count: usize) -> BTreeMap<usize, u32> {
     parts.flat_map(|(shards, cost)| shards.map(move |shard| (shard, cost))).collect()
 }
 
-/// Returns the costs by which all members plan, if they plan by weight: those that the member declares
-/// that came first, and of several the one with the least id.
+/// Returns the costs by which all members plan, if they plan by weight. The member that came first
+/// declares them; of several that came at once, the one with the least id.
 ///
 /// They plan by weight if each of them knows how. One of a version that doesn't, or that has no room
 /// to declare anything, plans as if all weights and costs were 1, and so do the others then.

@@ -143,10 +143,10 @@ pub struct Step {
 
 /// One member's share of the shards: what it remembers from one poll to the next.
 ///
-/// - **Stabilisation.** A member counts once it has been there for as long as
-///   [`joins`](super::joins()) says, three polls as a rule, or if it has a shard already. A leave
-///   counts at once. Members that came before all that is held count once the first of them has been
-///   there for a poll: nobody is there whom they could disturb.
+/// - **Stabilisation.** A member counts once it has a shard, or has been there for as long as
+///   [`joins`](super::joins()) says: three polls as a rule. A leave counts at once. Members that came
+///   before all that is held disturb nobody. They count once the first of them has been there for a
+///   poll.
 /// - **Little at a time.** At most a tenth of this member's shards are handed over at a time, but at
 ///   least one.
 /// - **Progress.** A vacant shard that its planned owner has left alone for two polls goes to the
@@ -230,6 +230,7 @@ impl Share {
         if self.is_briefly_away(now, is_member) {
             return step;
         }
+        // Those who don't take what they are handed are in doubt: they take, but are handed nothing.
         let members = self.counting(view, is_member);
         let by_all = view.plan(&members);
         self.doubt(now, view, &members, &by_all);

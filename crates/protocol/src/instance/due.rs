@@ -4,6 +4,13 @@ use super::{Holding, Instance, Phase, Releasing, Sweep, Turn};
 use crate::{Act, Moment, Timing, Wake};
 
 impl Instance {
+    /// Returns the act that is due. Of one that holds:
+    ///
+    /// | its heartbeat | and | the act |
+    /// | --- | --- | --- |
+    /// | is due, or may go early now | | a heartbeat, in place of a sweep that has no answer |
+    /// | is due later | a sweep has time to leave before it | a sweep |
+    /// | is under way | | none |
     pub(super) fn due_act(&mut self, now: Moment, is_early: bool) -> Option<Act> {
         let is_early = is_early && self.early().is_some();
         let asked = Turn::Asked { sent: now };
