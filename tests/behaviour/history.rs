@@ -197,6 +197,10 @@ async fn a_table_without_marks_does_not_tell_a_release_from_a_seizure() {
     let world = World::with_table(FOUR_COLUMNS).await;
     let a = world.elect("a").await;
     a.stop().await;
+    // From a known state it reads an old row first, and asks about the columns before.
+    let known = world.table().list().next().await.unwrap().unwrap();
+    let term = world.table().history_from(&known).next().await.unwrap().unwrap();
+    assert_eq!(term.cause, Some(Cause::Unmarked));
     let (terms, ..) = history(&world.table()).await;
     assert_eq!(terms[0].cause, Some(Cause::Unmarked));
 }
