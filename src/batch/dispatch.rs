@@ -58,7 +58,7 @@ struct InFlight {
     parts: Parts,
 }
 
-/// Whether the acts of a request that is slow go in parts besides.
+/// The acts of a slow request, which go in parts besides.
 #[derive(Clone, Copy)]
 enum Parts {
     Never,

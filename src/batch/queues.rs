@@ -81,10 +81,10 @@ impl Queues {
     pub(crate) fn next_batch(&mut self, now: Instant) -> Option<Batch> {
         self.budgets.refill(now);
         self.mind_lateness(now);
-        let is_late = self.late_until(now).is_some();
+        let (is_late, is_apart) = (self.late_until(now).is_some(), self.is_apart(now));
         let mut is_urgent_waiting = false;
-        for class in self.order(self.is_apart(now)) {
-            if !self.may_leave(class, now) {
+        for class in self.order(is_apart) {
+            if !self.may_leave(class, is_apart, now) {
                 self.class(class).drop_idle(now);
                 continue;
             }
@@ -107,8 +107,8 @@ impl Queues {
     }
 
     /// Returns true if requests of this kind may leave beside those on their way.
-    fn may_leave(&self, class: Class, now: Instant) -> bool {
-        if self.is_apart(now) && self.in_flight > 0 {
+    fn may_leave(&self, class: Class, is_apart: bool, now: Instant) -> bool {
+        if is_apart && self.in_flight > 0 {
             let overtakes = self.overtakes_at().is_some_and(|at| at <= now);
             return class == Class::Heartbeats && overtakes;
         }

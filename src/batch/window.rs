@@ -145,7 +145,7 @@ pub(crate) struct Pause {
     longest: Duration,
 }
 
-/// What made for pauses so long ago is over.
+/// Pauses that ended so long ago make the next one no longer.
 const PAUSES_FORGOTTEN: Duration = Duration::from_secs(3_600);
 
 impl Pause {

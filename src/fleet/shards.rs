@@ -255,8 +255,8 @@ impl Shards {
     /// member in a crash loop moves few shards.
     ///
     /// A task that **returns**, before `cancel` is cancelled, or **panics** gives its shard up. This
-    /// member then leaves the shard to others, for a pause that doubles from 1 s to 10 min. A shard that its planned owner leaves alone for
-    /// two polls goes to another member.
+    /// member then leaves the shard to others, for a pause that doubles from 1 s to 10 min. A shard
+    /// that its planned owner leaves alone for two polls goes to another member.
     ///
     /// All the tasks of a process share its heartbeats and polls with every other lock of the same
     /// [`LockTable`](crate::LockTable). The member's row in the group is another thing: run

@@ -174,7 +174,7 @@ impl Lane {
     /// Takes a walk back, and says what there is to tell of it.
     fn take(&mut self, name: &str, mut walk: Walk) -> Option<Drawn> {
         if walk.has_failed() && self.complete_for.is_some() {
-            // What it found is not joined to what is known. The next walk begins anew.
+            // It may have left a gap before the known terms. The next walk begins anew.
             return Some(self.drawn(name));
         }
         if let Some(end) = walk.end() {

@@ -22,7 +22,7 @@ pub(super) struct Consequences {
     pub locks: Vec<(String, Lock)>,
     /// How many entries of indexes come and go; one that is replaced does both.
     pub changed_entries: usize,
-    /// What was read to find out that all is well.
+    /// The locks of the reads that the checks made.
     pub reads: Vec<(String, Lock)>,
 }
 

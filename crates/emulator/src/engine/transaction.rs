@@ -51,7 +51,7 @@ pub enum Concurrency {
 /// How a read-write transaction begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadWriteOptions {
-    /// Whether its reads take locks.
+    /// Decides if its reads take locks.
     pub concurrency: Concurrency,
     /// The aborted transaction that this one is another attempt of, whose age it takes over.
     pub previous: Option<TransactionId>,
@@ -97,7 +97,7 @@ pub(super) enum Outcome {
 /// began to work; the second keeps any two apart.
 pub(super) type Age = (u64, TransactionId);
 
-/// What is left of a read-write transaction that is over.
+/// The rest of a read-write transaction that is over.
 #[derive(Debug)]
 pub(super) struct Ended {
     /// Its age, which its next attempt takes over.
