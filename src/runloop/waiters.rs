@@ -93,7 +93,7 @@ pub(crate) struct Waiters {
     waiting: VecDeque<Waiter>,
     holding: Option<Holding>,
     /// The caller that waits to hear how the release went.
-    farewell: Option<oneshot::Sender<ReleaseOutcome>>,
+    resigning: Option<oneshot::Sender<ReleaseOutcome>>,
     /// When the last poll began.
     polling_since: Moment,
     last: Option<LastPoll>,
@@ -274,12 +274,12 @@ impl Waiters {
     }
 
     pub(crate) fn releasing(&mut self, done: oneshot::Sender<ReleaseOutcome>) {
-        self.farewell = Some(done);
+        self.resigning = Some(done);
     }
 
     /// Notes that the release is over, one way or another.
     pub(crate) fn release_ended(&mut self, outcome: impl FnOnce() -> ReleaseOutcome) {
-        if let Some(done) = self.farewell.take() {
+        if let Some(done) = self.resigning.take() {
             // Nobody waits for it any more if it can't be delivered.
             let _ = done.send(outcome());
         }

@@ -13,7 +13,7 @@ use crate::world::{LEASE, World};
 const LOCKS: usize = 2_500;
 
 #[tokio::test(start_paused = true)]
-async fn transactions_that_end_each_other_cost_no_term_and_no_storm() {
+async fn transactions_that_end_each_other_cost_no_term_and_few_requests() {
     let world = World::start().await;
     let ends = world.spanner.inject(Fault::any().effect(Effect::EndEarlier));
     let locks = Locks::holding(&world.table(), names(LOCKS)).await;

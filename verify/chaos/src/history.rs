@@ -88,7 +88,7 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// Faults of every kind, by the rules.
-    Storm,
+    Faults,
     /// Somebody outside the protocol deletes and edits the lock row.
     Edits,
     /// No more faults: somebody has to lead again.

@@ -1,4 +1,4 @@
-//! The laws that an onlooker holds a lock to, whoever runs it: the simulation judges by them step by step, and a chaos
+//! The rules that an onlooker holds a lock to, whoever runs it: the simulation judges by them step by step, and a chaos
 //! run afterwards by its history.
 
 mod outcome;

@@ -1,6 +1,6 @@
 //! The contract, checked at every step of the instance that ships.
 //!
-//! An instance meets every answer to its acts, and every wish of its owner, at any time: also
+//! An instance meets every answer to its acts, and every call of its owner, at any time: also
 //! answers that no table would give. What it announces and asks for is read as actions of the
 //! relation, whose guards of kind `contract` are evaluated.
 
@@ -33,8 +33,8 @@ struct Process {
     /// The row that was read last.
     read: Option<Row>,
     act: Option<Act>,
-    /// How many more wishes its owner has.
-    wishes: u8,
+    /// How many more calls its owner makes.
+    calls: u8,
     /// The actions that it has taken.
     taken: BTreeSet<&'static str>,
 }
@@ -51,7 +51,7 @@ impl Process {
         state.set_all("lease=5000000000 margin=1000000000 deducted=1000000000");
         let instance = Instance::new("a", 1, timing, Moment::default());
         let (attempts, taken) = (Vec::new(), BTreeSet::new());
-        Process { instance, state, attempts, read: None, act: None, wishes: 2, taken }
+        Process { instance, state, attempts, read: None, act: None, calls: 2, taken }
     }
 
     fn number(&self, term: &str, bound: &Bound) -> i64 {
@@ -71,12 +71,12 @@ impl Process {
     /// Everything that may happen next; none is time that passes.
     fn next(&self) -> Vec<Option<Event>> {
         let mut events = vec![None, Some(Event::Wake), Some(Event::Early)];
-        if self.wishes > 0 {
+        if self.calls > 0 {
             let next = Succession::Successor { id: "b".into(), grace: SECOND };
             let let_go = Event::LetGo { next: Succession::Anyone };
-            let wishes = [Event::Stop, Event::Resign { next }, let_go, Event::Lapse];
+            let calls = [Event::Stop, Event::Resign { next }, let_go, Event::Lapse];
             let contends = [false, true].map(Event::Contend);
-            events.extend(wishes.into_iter().chain(contends).map(Some));
+            events.extend(calls.into_iter().chain(contends).map(Some));
         }
         let at = Timestamp(self.read_at().0 + 1);
         let seen = self.attempts.last().map(|writer| Seen { token: at, writer: writer.clone() });
@@ -129,7 +129,7 @@ impl Process {
         match &event {
             Event::Wake | Event::Early => {}
             Event::Answer(answer) => self.hears(answer),
-            _ => self.wishes -= 1,
+            _ => self.calls -= 1,
         }
         let (before, now) = (self.instance.clone(), moment(self.number("clock", &[])));
         let decision = self.instance.decide(now, event.clone());

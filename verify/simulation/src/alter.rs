@@ -15,10 +15,10 @@ const UPGRADE: &str = include_str!("../../../ddl/googlesql-upgrade.sql");
 /// not heard of it may go on.
 const LEARNT_WITHIN: Duration = Duration::from_secs(60);
 
-/// Adds the columns somewhere in the storm; later lives have leases of their own.
+/// Adds the columns somewhere in the fault phase; later lives have leases of their own.
 pub(crate) async fn the_table(world: Arc<World>) {
     let share = world.random(|random| random.random_range(0.05..0.3));
-    world.wait_in_storm(world.plan.storm.mul_f64(share)).await;
+    world.wait_in_fault_phase(world.plan.fault_phase.mul_f64(share)).await;
     let upgrade = parse_ddl(UPGRADE).expect("the schema is fixed");
     world.database.change_schema(&upgrade).expect("the columns are new");
     world.saw(CoverageGoal::Altered);

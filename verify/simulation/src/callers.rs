@@ -45,9 +45,9 @@ impl Caller {
         Caller { world: Arc::clone(world), plan, table, client, clocks, lock }
     }
 
-    /// Goes on for as long as the storm lasts, and lets go of everything then.
+    /// Goes on for as long as the fault phase lasts, and lets go of everything then.
     pub(crate) async fn live(self) {
-        while self.world.is_stormy() {
+        while self.world.is_fault_phase() {
             let way = self.world.random(|random| random.random_range(0..5));
             match way {
                 0 => self.acquire().await,
@@ -55,7 +55,7 @@ impl Caller {
                 2 | 3 => self.lead().await,
                 _ => self.run_once().await,
             }
-            self.world.wait_in_storm(self.some_time(1.0)).await;
+            self.world.wait_in_fault_phase(self.some_time(1.0)).await;
         }
     }
 
@@ -130,7 +130,7 @@ impl Caller {
             _ = leading => {}
             () = orders => {}
             // Dropping it stops the task, too.
-            () = self.world.wait_in_storm(limit * 2) => {}
+            () = self.world.wait_in_fault_phase(limit * 2) => {}
         }
     }
 

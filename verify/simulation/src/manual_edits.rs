@@ -65,7 +65,7 @@ pub(crate) async fn apply(world: &World, instance: &Instance, edit: ManualEdit) 
         }
         ManualEdit::Seize => {
             world.saw(CoverageGoal::Seized);
-            let info = Some("seized by hand: a storm".to_string());
+            let info = Some("seized by hand: a fault".to_string());
             let seize = Change::Seize { next: Succession::Anyone, info };
             let Some(writes) = judged(world, name, &seize).await else { return };
             write(world, name, Purpose::ManualEdits, writes).await;

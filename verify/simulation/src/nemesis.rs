@@ -33,9 +33,9 @@ pub(crate) enum Fault {
     ManualEdits(manual_edits::ManualEdit),
 }
 
-/// Injects faults until the storm is over.
+/// Injects faults until the fault phase is over.
 pub(crate) async fn run(world: &Arc<World>) {
-    while world.now() < world.plan.storm && !world.has_failed() {
+    while world.now() < world.plan.fault_phase && !world.has_failed() {
         let (pause, who, fault) = world.random(|random| {
             let pause = world.plan.fault_every.mul_f64(random.random_range(0.0..2.0));
             let who = random.random_range(0..world.instances().len());
@@ -73,7 +73,7 @@ pub(crate) async fn run(world: &Arc<World>) {
         };
         inject(world, instance, fault).await;
     }
-    world.end_storm();
+    world.end_fault_phase();
     for instance in world.instances() {
         instance.clocks.wake_up();
         instance.resume(world.now());

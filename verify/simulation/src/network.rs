@@ -286,16 +286,16 @@ impl Network {
     }
 
     /// Nothing goes wrong from here on; what is under way may still arrive.
-    pub(crate) fn end_storm(&self) {
+    pub(crate) fn end_fault_phase(&self) {
         self.change_faults(|faults| {
             faults.lines.fill(Line::default());
             (faults.outage, faults.loss) = (None, 0.0);
         });
-        self.storm_is_over();
-        self.tell("the storm is over");
+        self.fault_phase_is_over();
+        self.tell("the fault phase is over");
     }
 
-    /// Does something after this time. After the storm everything is well already.
+    /// Does something after this time. After the fault phase everything is well already.
     pub(crate) fn after(
         self: &Arc<Network>,
         delay: Duration,
@@ -304,7 +304,7 @@ impl Network {
         let network = Arc::clone(self);
         tokio::spawn(async move {
             sleep(delay).await;
-            if network.is_stormy() {
+            if network.is_fault_phase() {
                 then(&network);
             }
         });

@@ -21,7 +21,7 @@ pub struct Plan {
     /// The locks with their contenders.
     pub locks: Vec<LockPlan>,
     /// How long things go wrong.
-    pub storm: Duration,
+    pub fault_phase: Duration,
     /// How far Spanner's timestamps may be ahead of true time.
     pub uncertainty: Duration,
     /// How often a fault of an instance, a server or a network begins: the mean time between two.
@@ -35,7 +35,7 @@ pub struct Plan {
     /// True if requests go through the real client and server.
     pub through_client: bool,
     /// The timing of everybody while the table lacks its optional columns, which an ALTER adds in
-    /// the storm. It is none where the table has them from the start.
+    /// the fault phase. It is none where the table has them from the start.
     pub old_table: Option<Timing>,
     /// True if the contenders of different locks share processes, and with them a batcher.
     pub together: bool,
@@ -112,7 +112,7 @@ impl Plan {
         let old_table = through_client && random.random_bool(0.25);
         let callers = callers(through_client && !old_table, lock_count, lease_base, &mut random);
         // Time for an ALTER, for the minute after it, and for what comes then.
-        let storm = if old_table {
+        let fault_phase = if old_table {
             (lease_base * leases).max(lease_base * 20 + Duration::from_secs(300))
         } else {
             lease_base * leases
@@ -120,7 +120,7 @@ impl Plan {
         Plan {
             seed,
             locks,
-            storm,
+            fault_phase,
             uncertainty: Duration::from_millis(if random.random() {
                 0
             } else {
@@ -154,7 +154,7 @@ impl Plan {
         };
         Plan {
             locks: (0..locks).map(lock).collect(),
-            storm: lease * random.random_range(15..25),
+            fault_phase: lease * random.random_range(15..25),
             fault_every: lease.mul_f64(random.random_range(0.2..0.6)),
             delay_max: lease.mul_f64(random.random_range(0.001..0.02)),
             through_client: false,

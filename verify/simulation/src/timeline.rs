@@ -33,7 +33,7 @@ pub(crate) struct Timeline {
     violation: Mutex<Option<Violation>>,
     /// Cancelled by the first violation.
     pub(crate) failed: CancellationToken,
-    storm_over: CancellationToken,
+    fault_phase_over: CancellationToken,
     closing: CancellationToken,
 }
 
@@ -54,7 +54,7 @@ impl Timeline {
             told: Mutex::default(),
             violation: Mutex::default(),
             failed: CancellationToken::new(),
-            storm_over: CancellationToken::new(),
+            fault_phase_over: CancellationToken::new(),
             closing: CancellationToken::new(),
         }
     }
@@ -136,19 +136,19 @@ impl Timeline {
         Ok(())
     }
 
-    pub(crate) fn is_stormy(&self) -> bool {
-        !self.storm_over.is_cancelled()
+    pub(crate) fn is_fault_phase(&self) -> bool {
+        !self.fault_phase_over.is_cancelled()
     }
 
-    pub(crate) fn storm_is_over(&self) {
-        self.storm_over.cancel();
+    pub(crate) fn fault_phase_is_over(&self) {
+        self.fault_phase_over.cancel();
     }
 
-    /// Sleeps for `duration`, but no longer than the storm lasts.
-    pub(crate) async fn wait_in_storm(&self, duration: Duration) {
+    /// Sleeps for `duration`, but no longer than the fault phase lasts.
+    pub(crate) async fn wait_in_fault_phase(&self, duration: Duration) {
         tokio::select! {
             biased;
-            () = self.storm_over.cancelled() => sleep(Duration::from_millis(1)).await,
+            () = self.fault_phase_over.cancelled() => sleep(Duration::from_millis(1)).await,
             () = sleep(duration) => {}
         }
     }

@@ -12,11 +12,11 @@ use crate::checks::Invariant;
 use crate::coverage::CoverageGoal;
 use crate::world::World;
 
-/// Uses every verb in turn and at random until the storm is over.
+/// Uses every verb in turn and at random until the fault phase is over.
 pub(crate) async fn work(world: Arc<World>) {
     let Some(server) = &world.server else { return };
     let table = server.table(world.callers_line(world.plan.callers.len()));
-    while world.is_stormy() {
+    while world.is_fault_phase() {
         let lease = world.plan.longest_lease();
         let (verb, which, pause) = world.random(|random| {
             let which = random.random_range(0..world.plan.locks.len());
@@ -49,7 +49,7 @@ pub(crate) async fn work(world: Arc<World>) {
                 }
             }
         }
-        world.wait_in_storm(pause).await;
+        world.wait_in_fault_phase(pause).await;
     }
 }
 

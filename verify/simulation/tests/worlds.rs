@@ -11,8 +11,8 @@ use spindle_simulation::{
 /// A plan of a seed, cut short.
 fn brief(seed: u64) -> Plan {
     let plan = Plan::from_seed(seed);
-    let storm = plan.storm.min(plan.longest_lease() * 40);
-    Plan { through_client: false, callers: Vec::new(), old_table: None, storm, ..plan }
+    let fault_phase = plan.fault_phase.min(plan.longest_lease() * 40);
+    Plan { through_client: false, callers: Vec::new(), old_table: None, fault_phase, ..plan }
 }
 
 /// Sees that these worlds keep the invariants, and meet these goals.
@@ -41,7 +41,7 @@ fn the_same_seed_gives_the_same_trace() {
 fn the_same_seed_gives_the_same_trace_of_members() {
     for subject in [Subject::Shards, Subject::ReadersWriters, Subject::Ranks] {
         let plan = FleetPlan { subject, through_client: false, ..FleetPlan::from_seed(11) };
-        let plan = FleetPlan { storm: plan.lease * 4, trials: Vec::new(), ..plan };
+        let plan = FleetPlan { fault_phase: plan.lease * 4, trials: Vec::new(), ..plan };
         let (first, second) = (run_fleet(&plan, false), run_fleet(&plan, false));
         assert_eq!(first.violation, None, "{subject:?}");
         assert_eq!(first.trace, second.trace, "{subject:?}");
@@ -63,8 +63,9 @@ fn whatever_shares_a_table_repeats_no_more_than_its_budget_pays_for() {
     // not do: any change of what a fleet sends changes which of them it is.
     for seed in 1_000..1_012 {
         let plan = FleetPlan::from_seed(seed);
-        let (subject, storm) = (Subject::Shards, plan.lease * 8);
-        let plan = FleetPlan { subject, storm, through_client: false, trials: Vec::new(), ..plan };
+        let (subject, fault_phase) = (Subject::Shards, plan.lease * 8);
+        let plan =
+            FleetPlan { subject, fault_phase, through_client: false, trials: Vec::new(), ..plan };
         let fault_every = Duration::from_secs(3);
         let plan = FleetPlan { shards: 60, callers: 0, loss: 0.95, fault_every, ..plan };
         assert_eq!(run_fleet(&plan, false).violation, None, "seed {seed}");
@@ -75,15 +76,15 @@ fn whatever_shares_a_table_repeats_no_more_than_its_budget_pays_for() {
 #[test]
 fn members_on_the_real_client_share_shards_too() {
     let plan = FleetPlan::from_seed(3);
-    let (subject, storm) = (Subject::Shards, plan.lease * 3);
-    let plan = FleetPlan { subject, storm, through_client: true, trials: Vec::new(), ..plan };
+    let (subject, fault_phase) = (Subject::Shards, plan.lease * 3);
+    let plan = FleetPlan { subject, fault_phase, through_client: true, trials: Vec::new(), ..plan };
     let report = run_fleet(&plan, false);
     assert_eq!(report.violation, None);
     assert!(!report.repeats);
 }
 
 #[test]
-fn fleets_keep_the_invariants_through_storms() {
+fn fleets_keep_the_invariants_through_faults() {
     let worlds = (100..130).map(|seed| run(&brief(seed), false));
     keep(worlds, &[CoverageGoal::TookOver, CoverageGoal::LateWake, CoverageGoal::FencedWrite]);
 }
@@ -108,7 +109,7 @@ fn a_fleet_half_of_which_is_of_the_previous_version_keeps_them_too() {
 #[test]
 fn a_fleet_on_the_real_client_keeps_them_too() {
     let plan = Plan::from_seed_through(7, true);
-    let plan = Plan { storm: plan.storm.min(Duration::from_secs(60)), ..plan };
+    let plan = Plan { fault_phase: plan.fault_phase.min(Duration::from_secs(60)), ..plan };
     keep([run(&plan, false)], &[CoverageGoal::ThroughClient]);
 }
 
@@ -116,26 +117,26 @@ fn a_fleet_on_the_real_client_keeps_them_too() {
 fn a_fleet_survives_an_alter_of_its_table() {
     let mut plans = (0..).map(|seed| Plan::from_seed_through(seed, true));
     let plan = plans.find(|plan| plan.old_table.is_some()).unwrap();
-    let storm = plan.storm.min(plan.longest_lease() * 20 + Duration::from_secs(300));
-    keep([run(&Plan { storm, ..plan }, false)], &[CoverageGoal::Altered]);
+    let fault_phase = plan.fault_phase.min(plan.longest_lease() * 20 + Duration::from_secs(300));
+    keep([run(&Plan { fault_phase, ..plan }, false)], &[CoverageGoal::Altered]);
 }
 
 #[test]
 fn processes_of_a_hundred_locks_keep_them_through_their_batchers() {
     let world = |seed| {
         let plan = Plan::of_many(seed, 100);
-        run(&Plan { storm: plan.longest_lease() * 8, ..plan }, false)
+        run(&Plan { fault_phase: plan.longest_lease() * 8, ..plan }, false)
     };
     let goals = [CoverageGoal::ReadTogether, CoverageGoal::WrittenTogether, CoverageGoal::TookOver];
     keep((0..2).map(world), &goals);
 }
 
 #[test]
-fn members_share_shards_and_permits_through_storms() {
+fn members_share_shards_and_permits_through_faults() {
     let trials = [vec![Trial::JoinAndLeave, Trial::ComeAndGo], vec![Trial::Unable]];
     let world = |(seed, trials)| {
         let (plan, subject) = (FleetPlan::from_seed(seed), Subject::Shards);
-        run_fleet(&FleetPlan { trials, subject, storm: plan.lease * 5, ..plan }, false)
+        run_fleet(&FleetPlan { trials, subject, fault_phase: plan.lease * 5, ..plan }, false)
     };
     let goals =
         [CoverageGoal::HandedOver, CoverageGoal::JoinMovedItsShare, CoverageGoal::CameAndWent];
@@ -143,21 +144,21 @@ fn members_share_shards_and_permits_through_storms() {
 }
 
 #[test]
-fn one_writes_or_others_read_through_storms() {
+fn one_writes_or_others_read_through_faults() {
     let world = |seed| {
         let (plan, subject) = (FleetPlan::from_seed(seed), Subject::ReadersWriters);
-        run_fleet(&FleetPlan { subject, storm: plan.lease * 8, ..plan }, false)
+        run_fleet(&FleetPlan { subject, fault_phase: plan.lease * 8, ..plan }, false)
     };
     let goals = [CoverageGoal::ReadersTogether, CoverageGoal::WriterStoppedReaders];
     keep((1..4).map(world), &goals);
 }
 
 #[test]
-fn the_highest_rank_that_lives_leads_after_storms() {
+fn the_highest_rank_that_lives_leads_after_faults() {
     let world = |seed| {
         let (plan, subject) = (FleetPlan::from_seed(seed), Subject::Ranks);
-        let storm = plan.lease * 5;
-        run_fleet(&FleetPlan { subject, preempts: true, storm, ..plan }, false)
+        let fault_phase = plan.lease * 5;
+        run_fleet(&FleetPlan { subject, preempts: true, fault_phase, ..plan }, false)
     };
     keep((1..4).map(world), &[CoverageGoal::HighestRankLed]);
 }

@@ -59,7 +59,7 @@ impl Evidence {
 
     /// Returns the begin and the end of the run.
     pub fn span(&self) -> (u64, u64) {
-        let begin = phase(&self.records, Phase::Storm).unwrap_or(0);
+        let begin = phase(&self.records, Phase::Faults).unwrap_or(0);
         let last = self.records.last().map_or(begin, |record| record.at);
         (begin, phase(&self.records, Phase::End).unwrap_or(last))
     }

@@ -14,7 +14,7 @@ fn story() -> Evidence {
     let at = |evidence: &mut Evidence, ms: u64, event| tell(evidence, ms, "nemesis", event);
     at(&mut evidence, 0, Event::Run(Target::Sides { readers: 2, writers: 1 }));
     at(&mut evidence, 0, Event::Spanner(0));
-    at(&mut evidence, 0, Event::Phase(Phase::Storm));
+    at(&mut evidence, 0, Event::Phase(Phase::Faults));
     at(&mut evidence, 1_650, Event::Phase(Phase::Recovery));
     at(&mut evidence, 3_500, Event::Phase(Phase::End));
     hold(&mut evidence, "w2", 1_000, 1_500);

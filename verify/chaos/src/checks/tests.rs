@@ -9,7 +9,7 @@ use crate::setup::Target;
 pub(super) fn story() -> Evidence {
     let mut evidence = Evidence::default();
     let at = |evidence: &mut Evidence, ms: u64, event| tell(evidence, ms, "nemesis", event);
-    at(&mut evidence, 0, Event::Phase(Phase::Storm));
+    at(&mut evidence, 0, Event::Phase(Phase::Faults));
     hold(&mut evidence, "a", 1_000, 1_010, 2_500);
     at(&mut evidence, 2_600, Event::Fault { fault: Fault::Kill, on: Some("a".into()) });
     hold(&mut evidence, "b", 5_000, 5_010, 9_000);

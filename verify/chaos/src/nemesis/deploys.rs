@@ -38,7 +38,7 @@ impl Nemesis<'_> {
     async fn roll(&mut self, ids: &[&str]) -> Result<(), Failure> {
         for id in ids {
             self.go(&[id]).await?;
-            self.storm(DOWN).await?;
+            self.inject_faults(DOWN).await?;
             self.come(&[id]).await?;
             self.settle().await?;
         }
@@ -55,7 +55,7 @@ impl Nemesis<'_> {
 
     async fn replace(&mut self) -> Result<(), Failure> {
         self.come(&NEW).await?;
-        self.storm(DOWN).await?;
+        self.inject_faults(DOWN).await?;
         self.go(&WORKERS).await?;
         self.settle().await
     }
@@ -67,14 +67,14 @@ impl Nemesis<'_> {
             let has_none =
                 |nemesis: &Self| nemesis.fleet.tasks().get(FIFTH).is_none_or(|it| *it == 0);
             while has_none(self) && Instant::now() < end {
-                self.storm(Duration::from_millis(50)).await?;
+                self.inject_faults(Duration::from_millis(50)).await?;
             }
-            self.storm(LIFE.min(end.saturating_duration_since(Instant::now()))).await?;
+            self.inject_faults(LIFE.min(end.saturating_duration_since(Instant::now()))).await?;
             self.recovers(FIFTH).await?;
             self.say(Fault::Kill, Some(FIFTH))?;
             self.fleet.kill(FIFTH).await?;
             self.over(Fault::Kill, Some(FIFTH))?;
-            self.storm(DOWN / 2).await?;
+            self.inject_faults(DOWN / 2).await?;
         }
         self.settle().await
     }
@@ -112,7 +112,7 @@ impl Nemesis<'_> {
     async fn settle(&mut self) -> Result<(), Failure> {
         let lease = self.target.lease();
         if !self.is_bare {
-            self.storm(lease).await?;
+            self.inject_faults(lease).await?;
             self.repair_all().await?;
         }
         // Beside faults members die early, so that those that join count up to ten leases later.

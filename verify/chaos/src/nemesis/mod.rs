@@ -128,7 +128,7 @@ impl<'a> Nemesis<'a> {
             None => self.outside.now().await?,
         };
         self.journal.write(Event::Spanner(time))?;
-        self.journal.write(Event::Phase(Phase::Storm))?;
+        self.journal.write(Event::Phase(Phase::Faults))?;
         for id in ids(1, self.members) {
             self.fleet.start(&id).await?;
         }
@@ -138,7 +138,8 @@ impl<'a> Nemesis<'a> {
         if matches!(self.target, Target::Deploys { .. }) {
             self.deploy().await?;
         } else {
-            self.storm(length.saturating_sub(edits + recovery + Duration::from_secs(3))).await?;
+            self.inject_faults(length.saturating_sub(edits + recovery + Duration::from_secs(3)))
+                .await?;
             self.repair_all().await?;
             self.reelect().await?;
             self.journal.write(Event::Phase(Phase::Edits))?;
@@ -150,7 +151,7 @@ impl<'a> Nemesis<'a> {
         self.fleet.stop_all().await
     }
 
-    async fn storm(&mut self, length: Duration) -> Result<(), Failure> {
+    async fn inject_faults(&mut self, length: Duration) -> Result<(), Failure> {
         let end = Instant::now() + length;
         loop {
             let repair = self.repairs.iter().map(|(due, _)| *due).min();

@@ -4,7 +4,7 @@
 //! A world of its own, since what is watched is another thing than a lock: who is at work on which
 //! shard, and how often that changes. The network, its faults and the load are those of all worlds.
 //! Members run by the library's public calls, so none is paused. Each process has a connection, a
-//! batcher and a clock of its own. When the storm is over, every shard has to be at work within
+//! batcher and a clock of its own. When the fault phase is over, every shard has to be at work within
 //! [`FleetPlan::limit`], the shares have to become even, and then nothing may move but what a
 //! join or a leave makes move.
 

@@ -44,11 +44,11 @@ const FAULTS: [Fault; 16] = [
     Fault::BadNetwork,
 ];
 
-/// Injects faults until the storm is over.
+/// Injects faults until the fault phase is over.
 pub(crate) async fn run(world: &Arc<FleetWorld>, slots: &[Arc<Slot>]) {
     let mover = (world.plan.moves.is_some() && world.plan.subject == Subject::Shards)
         .then(|| tokio::spawn(move_about(Arc::clone(world))));
-    while world.now() < world.plan.storm && !world.failed.is_cancelled() {
+    while world.now() < world.plan.fault_phase && !world.failed.is_cancelled() {
         let (pause, who, which) = world.random(|random| {
             let pause = world.plan.fault_every.mul_f64(random.random_range(0.0..2.0));
             let who = random.random_range(0..slots.len());
@@ -57,18 +57,18 @@ pub(crate) async fn run(world: &Arc<FleetWorld>, slots: &[Arc<Slot>]) {
         sleep(pause.max(Duration::from_millis(1))).await;
         inject(world, slots, who, FAULTS[which]).await;
     }
-    world.end_storm();
+    world.end_fault_phase();
     if let Some(mover) = mover {
         let _ = mover.await;
     }
 }
 
-/// Moves the group to other counts of shards, while the storm lasts.
+/// Moves the group to other counts of shards, while the fault phase lasts.
 async fn move_about(world: Arc<FleetWorld>) {
     loop {
         let pause = world.some_leases(2.0);
-        world.wait_in_storm(pause).await;
-        if !world.is_stormy() {
+        world.wait_in_fault_phase(pause).await;
+        if !world.is_fault_phase() {
             return;
         }
         let to = world.random(|random| random.random_range(1..=world.plan.shards));

@@ -43,7 +43,7 @@ pub struct FleetPlan {
     /// How the group is moved to other counts of shards again and again, if it is.
     pub moves: Option<Move>,
     /// How long things go wrong.
-    pub storm: Duration,
+    pub fault_phase: Duration,
     /// How far Spanner's timestamps may be ahead of true time.
     pub uncertainty: Duration,
     /// The mean time between two faults.
@@ -131,7 +131,7 @@ impl FleetPlan {
             callers: 0,
             lease,
             poll: lease / random.random_range(4..7),
-            storm: lease * random.random_range(3..6),
+            fault_phase: lease * random.random_range(3..6),
             fault_every: lease.mul_f64(random.random_range(0.05..0.3)),
             // Each trial takes long, and most are about one member.
             trials: vec![Trial::JoinAndLeave],
@@ -174,7 +174,7 @@ impl FleetPlan {
             poll: lease / random.random_range(4..7),
             restart: SmallRng::seed_from_u64(!seed ^ 10).random_bool(0.3).then_some(lease),
             moves,
-            storm: lease * random.random_range(4..11),
+            fault_phase: lease * random.random_range(4..11),
             uncertainty: Duration::from_millis(random.random_range(0..8)),
             fault_every: lease.mul_f64(random.random_range(0.2..1.5)),
             loss: random.random_range(0.02..0.4),
@@ -224,7 +224,7 @@ impl FleetPlan {
     /// Returns the bound within which they must be shared evenly: no pause before a shard is handed
     /// over to a member that did not take it is longer than all that has happened so far.
     pub fn limit_until_even(&self) -> Duration {
-        self.limit() * 2 + self.storm * 2 + self.longest_settling()
+        self.limit() * 2 + self.fault_phase * 2 + self.longest_settling()
     }
 
     /// How long a member may have to be there until it counts, after those that died early.

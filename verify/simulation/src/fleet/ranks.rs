@@ -62,7 +62,7 @@ impl Slot {
             self.write_late(&term);
             self.write(&term).await;
         }
-        if manner > 85 && world.is_stormy() {
+        if manner > 85 && world.is_fault_phase() {
             let time = world.some_leases(1.0);
             tokio::select! {
                 biased;

@@ -49,7 +49,7 @@ impl Got {
 }
 
 impl Slot {
-    /// Reads and writes for as long as the storm lasts. A caller that waits then waits on.
+    /// Reads and writes for as long as the fault phase lasts. A caller that waits then waits on.
     pub(super) async fn read_and_write(self: &Arc<Slot>, life: &Life, table: &LockTable) {
         let plan = &self.world.plan;
         let lock = (table.rw_lock(NAME).id(&*self.id).lease(plan.lease))
@@ -69,7 +69,7 @@ impl Slot {
 
     async fn use_shared(&self, life: &Life, lock: &RwLock) {
         let world = &self.world;
-        while world.is_stormy() && !life.cancel.is_cancelled() {
+        while world.is_fault_phase() && !life.cancel.is_cancelled() {
             let ask = world.checks().asks(life.number);
             world.caller_asks(self.line());
             let got = tokio::select! {
@@ -81,7 +81,7 @@ impl Slot {
             if let Some(got) = got {
                 self.hold(life, got).await;
             }
-            world.wait_in_storm(world.some_leases(0.5)).await;
+            world.wait_in_fault_phase(world.some_leases(0.5)).await;
         }
     }
 
@@ -128,7 +128,7 @@ impl Slot {
             biased;
             () = got.term().cancelled() => {}
             () = life.cancel.cancelled() => {}
-            () = world.wait_in_storm(hold) => {}
+            () = world.wait_in_fault_phase(hold) => {}
         }
         drop(entry);
         if world.random(|random| random.random()) {

@@ -27,7 +27,7 @@ pub(super) async fn shares(
     moved_to(world, world.plan.shards).await?;
     all_at_work(world).await?;
     even(world, slots).await?;
-    // A view from the storm may be as old as a poll may take, and a task as slow to stop.
+    // A view from the fault phase may be as old as a poll may take, and a task as slow to stop.
     sleep(Duration::from_secs(10) + world.plan.lease).await;
     even(world, slots).await?;
     nothing_moves(world, "in a settled fleet", 0, async {

@@ -99,11 +99,11 @@ impl Slot {
     pub(crate) async fn live(self: Arc<Slot>) {
         // Not all at once, as real ones don't start either.
         let late = self.world.some_leases(1.0);
-        self.world.wait_in_storm(late).await;
+        self.world.wait_in_fault_phase(late).await;
         while !self.world.closing().is_cancelled() {
             self.live_once().await;
             let down_for = std::mem::take(&mut lock(&self.state).down_for);
-            self.world.wait_in_storm(down_for.max(Duration::from_millis(1))).await;
+            self.world.wait_in_fault_phase(down_for.max(Duration::from_millis(1))).await;
         }
     }
 
@@ -235,7 +235,7 @@ impl Slot {
                     () = shard.cancelled() => return,
                     () = sleep(time) => {}
                 }
-                if !world.is_stormy() {
+                if !world.is_fault_phase() {
                     return shard.cancelled().await;
                 }
                 world.saw(CoverageGoal::ShardTaskFailed);
@@ -277,10 +277,10 @@ impl Slot {
         });
     }
 
-    /// Takes permits and gives them back, for as long as the storm lasts.
+    /// Takes permits and gives them back, for as long as the fault phase lasts.
     async fn call(&self, life: &Life, semaphore: &Semaphore) {
         let world = &self.world;
-        while world.is_stormy() && !life.cancel.is_cancelled() {
+        while world.is_fault_phase() && !life.cancel.is_cancelled() {
             world.caller_asks(self.line());
             let limit = world.some_leases(3.0);
             let taken = if world.random(|random| random.random_bool(0.3)) {
@@ -307,7 +307,7 @@ impl Slot {
                     permit.release().await;
                 }
             }
-            world.wait_in_storm(world.some_leases(0.5)).await;
+            world.wait_in_fault_phase(world.some_leases(0.5)).await;
         }
     }
 

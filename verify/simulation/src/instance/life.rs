@@ -74,7 +74,7 @@ impl Instance {
                 return;
             }
             let down_for = std::mem::take(&mut lock(&self.state).down_for);
-            world.wait_in_storm(down_for.max(Duration::from_millis(1))).await;
+            world.wait_in_fault_phase(down_for.max(Duration::from_millis(1))).await;
         }
     }
 
