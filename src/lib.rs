@@ -124,6 +124,12 @@
 //! holder, counted from before its last heartbeat was sent. The two never mix, and no clocks need
 //! to be synchronised.
 //!
+//! # Runtime
+//!
+//! What waits, holds or asks Spanner needs a tokio runtime with its timers and its I/O, as
+//! `#[tokio::main]` makes it. Outside of any runtime it gives an error, which
+//! [`is_config`](Error::is_config).
+//!
 //! # Features
 //!
 //! - `tls` (default): gives Google's client its crypto provider. Without one, `https` endpoints

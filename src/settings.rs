@@ -7,7 +7,7 @@ use spindle_protocol::{LEASE_MAX, Timing};
 use crate::error::{Error, Result};
 use crate::names::{
     INFO_BYTES_MAX, check_id, check_lock_name, check_not_reserved, check_part, check_table_name,
-    default_id, member_key,
+    default_id, member_key, subject,
 };
 use crate::store::Table;
 use crate::system::Clock;
@@ -379,8 +379,7 @@ impl LockBuilder {
             check_not_reserved(&self.name)?;
         }
         let id = self.id.clone().unwrap_or_else(default_id);
-        let lock = &self.name;
-        let refusal = |rule: String| Error::config(format!("lock `{lock}`: {rule}"));
+        let refusal = |rule: String| Error::config(format!("{}: {rule}", subject(&self.name)));
         let refuse = |rule: String| Err(refusal(rule));
         check_id(&id).map_err(refusal)?;
         let info_bytes = self.info.as_ref().map_or(0, String::len);

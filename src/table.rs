@@ -546,8 +546,8 @@ impl LockTable {
     /// they held: for the end of a process.
     ///
     /// An instance ends once its last handle is gone. Drop guards, permits, members and instances
-    /// before, or cancel their runs; this waits for those that still live. An attempt to take the
-    /// lock that is still under way is resolved first: after an
+    /// before, or cancel their runs. This waits for those that still live, be it for ever. An
+    /// attempt to take the lock that is still under way is resolved first: after an
     /// [`acquire_within`](crate::Spindle::acquire_within) whose time is over, or a dropped
     /// [`run_once`](crate::LockBuilder::run_once). If the process exits without this wait, such an
     /// attempt may leave the lock held for a lease.

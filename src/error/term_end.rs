@@ -22,7 +22,8 @@ pub enum TermEnd {
         /// The holder under it.
         holder: Option<String>,
     },
-    /// No heartbeat succeeded within the renew deadline.
+    /// No heartbeat succeeded within the renew deadline. The time of a
+    /// [`run_once`](crate::LockBuilder::run_once), which sends none, ends so too.
     OutOfContact,
     /// The lease ran out before anything could be said; the process or its machine was paused.
     Expired,

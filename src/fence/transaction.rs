@@ -20,6 +20,7 @@ use super::condition::Fence;
 use crate::error::{Error, Result};
 use crate::settings::check_limit;
 use crate::store::requests::{self, Request};
+use crate::system::runtime;
 
 /// Contention is over soon or is a design problem; the client's pauses grow from 10 ms to 1 s.
 const ATTEMPTS_MAX: u32 = 20;
@@ -228,6 +229,7 @@ impl FencedTransaction {
         if self.attempts_max == 0 {
             return Err(Error::config(format!("lock `{lock}`: 0 attempts; at least 1")));
         }
+        runtime(&format!("lock `{lock}`"))?;
         check_limit("time limit", self.time_limit, LEASE_MAX)
             .map_err(|rule| Error::config(format!("lock `{lock}`: {rule}")))
     }

@@ -16,7 +16,7 @@ use crate::runloop::{RowRole, WritersTurns};
 use crate::settings::{LockBuilder, Settings};
 use crate::store::Table;
 use crate::store::membership::{poll, search_and_tidy, taken_until, tidy_pause};
-use crate::system::{Clock, random};
+use crate::system::{Clock, random, runtime};
 
 /// How long a search for the rows of readers long gone may take.
 const TIDY_LIMIT: Duration = Duration::from_secs(1);
@@ -183,10 +183,6 @@ impl RwLock {
     ///
     /// Dropping the future gives up the wait. A guard that was just won is released, as by dropping
     /// it.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
     pub async fn read(&self) -> Result<ReadGuard> {
         self.read_by(&self.reader()).await
     }
@@ -201,10 +197,6 @@ impl RwLock {
     /// # Cancellation safety
     ///
     /// As `read`.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
     pub async fn read_within(&self, limit: Duration) -> Result<ReadGuard> {
         let (key, reader) = (&*self.0.writer_row, self.reader());
         let trouble = || reader.published().health_record().last_cause();
@@ -221,11 +213,8 @@ impl RwLock {
     /// # Cancellation safety
     ///
     /// As `read`.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
     pub async fn try_read(&self) -> Result<Option<ReadGuard>> {
+        runtime(&subject(&self.0.writer_row))?;
         let Ok(_turn) = self.0.queue.try_read() else { return Ok(None) };
         self.tidy_now_and_then().await;
         let guard = self.reader().try_acquire().await?;
@@ -245,10 +234,6 @@ impl RwLock {
     /// # Cancellation safety
     ///
     /// As `read`. Readers go on once the release has arrived.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
     pub async fn write(&self) -> Result<WriteGuard> {
         self.refuse_reader()?;
         let (writer, row) = self.writer();
@@ -265,10 +250,6 @@ impl RwLock {
     /// # Cancellation safety
     ///
     /// As `write`.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
     pub async fn write_within(&self, limit: Duration) -> Result<WriteGuard> {
         self.refuse_reader()?;
         let (key, (writer, row)) = (&*self.0.writer_row, self.writer());
@@ -290,10 +271,6 @@ impl RwLock {
     /// # Cancellation safety
     ///
     /// As `write`.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
         self.refuse_reader()?;
         let Ok(turn) = Arc::clone(&self.0.queue).try_write_owned() else { return Ok(None) };
@@ -317,6 +294,7 @@ impl RwLock {
 
     /// Reads by this instance, in its turn among the callers of this handle.
     async fn read_by(&self, reader: &Spindle) -> Result<ReadGuard> {
+        runtime(&subject(&self.0.writer_row))?;
         let _turn = self.0.queue.read().await;
         self.tidy_now_and_then().await;
         Ok(ReadGuard::new(reader.acquire().await?, self.reading()))

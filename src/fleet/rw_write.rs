@@ -12,10 +12,11 @@ use super::rw_lock::{Inner, RwLock};
 use crate::batch::{Charge, Need, Repeats};
 use crate::error::{Error, Result};
 use crate::lock::{Guard, Spindle};
+use crate::names::subject;
 use crate::runloop::{RowRole, WriterRow};
 use crate::store::REQUEST_LIMIT;
 use crate::store::membership::poll;
-use crate::system::random;
+use crate::system::{random, runtime};
 use crate::term::{Term, say};
 use crate::token::FencingToken;
 
@@ -47,6 +48,7 @@ impl RwLock {
 
     /// Writes by this instance, in its turn among the writers of this handle.
     pub(super) async fn write_by(&self, writer: &Spindle, row: &WriterRow) -> Result<WriteGuard> {
+        runtime(&subject(&self.0.writer_row))?;
         let turn = Arc::clone(&self.0.queue).write_owned().await;
         sleep_until(self.0.writers.begins()).await;
         loop {

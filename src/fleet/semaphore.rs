@@ -13,11 +13,11 @@ use super::pool::{PermitSlot, Pool};
 use crate::batch::Repeats;
 use crate::error::{Error, Result};
 use crate::lock::within;
-use crate::names::{check_part, number, permits_prefix};
+use crate::names::{check_part, number, permits_prefix, subject};
 use crate::settings::LockBuilder;
 use crate::store::Table;
 use crate::store::membership::{Rows, poll, poll_in_turn, taken_until};
-use crate::system::{Clock, random};
+use crate::system::{Clock, random, runtime};
 use crate::term::say;
 
 /// Each poll reads all of their rows.
@@ -189,11 +189,8 @@ impl Semaphore {
     ///
     /// Dropping the future gives up the wait. A permit that was just won is released, as by dropping
     /// it.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
     pub async fn acquire(&self) -> Result<Permit> {
+        runtime(&subject(self.key()))?;
         let waiter = self.0.pool.enqueue();
         let mut tries = 0;
         loop {
@@ -232,10 +229,6 @@ impl Semaphore {
     /// # Cancellation safety
     ///
     /// As `acquire`.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
     pub async fn acquire_within(&self, limit: Duration) -> Result<Permit> {
         let began = Instant::now();
         let trouble = || {
@@ -256,10 +249,6 @@ impl Semaphore {
     /// # Cancellation safety
     ///
     /// As `acquire`.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
     pub async fn try_acquire(&self) -> Result<Option<Permit>> {
         let (free, _) = self.poll().await?;
         if self.0.pool.is_awaited() {

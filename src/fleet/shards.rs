@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::lock::joined;
 use crate::names::check_part;
 use crate::settings::check_limit;
+use crate::system::runtime;
 
 const WEIGHT_MAX: u32 = 1_000;
 /// The costs of some 400 single shards, or of as many ranges.
@@ -312,21 +313,18 @@ impl Shards {
     ///
     /// Dropping the future aborts the tasks, without the time to stop that `cancel` gives. The shards
     /// are released once they have ended.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
     pub async fn run<F, Fut>(&self, cancel: CancellationToken, task: F) -> Result<()>
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
         self.check()?;
+        let runtime = runtime(&format!("group `{}`", self.0.member.group()))?;
         let dropped = CancellationToken::new();
         let _drop = dropped.clone().drop_guard();
         let controller = Controller::new(&self.0, cancel, dropped)?;
         let name = controller.name().to_string();
-        joined(tokio::spawn(controller.run(Arc::new(task))).await, &name)
+        joined(runtime.spawn(controller.run(Arc::new(task))).await, &name)
     }
 
     /// Refuses settings that can't work.

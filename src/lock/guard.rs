@@ -4,7 +4,6 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use spindle_protocol::Moment;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +12,7 @@ use super::handle::{Spindle, WaiterGuard};
 use crate::error::{Error, Kind, ReleaseOutcome, Result, TermEnd};
 use crate::names::subject;
 use crate::runloop::{End, Grant, NotGranted, ReleaseNote, WaitMode};
+use crate::system::runtime;
 use crate::term::Term;
 
 /// The longest wait that is accepted.
@@ -31,10 +31,7 @@ pub(crate) async fn within<T>(
         let rule = format!("more than zero (`{without}` doesn't wait) and at most a year");
         return Err(Error::config(format!("{}: wait of {limit:?}; {rule}", subject(key))));
     }
-    if Handle::try_current().is_err() {
-        let rule = "a wait with a limit needs a tokio runtime";
-        return Err(Error::config(format!("{}: {rule}", subject(key))));
-    }
+    runtime(&subject(key))?;
     timeout(limit, waiting).await.unwrap_or_else(|_| {
         let (subject, trouble) = (subject(key), trouble());
         Err(Error::new(Kind::NotAcquired { subject, limit, trouble }))
@@ -88,6 +85,9 @@ impl Spindle {
     /// polls no more than one in which one waits. They get the lock one after the other in the
     /// order of their calls. Between two of them other processes have a poll interval to take it. A
     /// process that acquires again at once after a release may win over others that wait.
+    ///
+    /// A caller that has the lock is no exception: one that waits for a second guard, while it has
+    /// the first, waits for itself. Pass the guard on instead.
     ///
     /// ```no_run
     /// # async fn tick() {}

@@ -406,6 +406,19 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_names_what_its_user_made_and_no_row_of_the_librarys_own() {
+        let zero = Duration::ZERO;
+        for (refused, expected) in [
+            (table().semaphore("s", 1).lease(zero).build().map(drop), "semaphore `s`: lease"),
+            (table().rw_lock("c").lease(zero).build().map(drop), "writers' lock `c`: lease"),
+            (table().member("g").lease(zero).build().map(drop), "group `g`: lease"),
+        ] {
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains(expected) && !refused.contains("spindle:"), "{refused}");
+        }
+    }
+
+    #[test]
     fn timings_that_cannot_work_are_refused_naming_the_rule() {
         let lock = || table().lock("job").lease(Duration::from_secs(10));
         let seconds = Duration::from_secs;

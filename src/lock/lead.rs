@@ -7,6 +7,7 @@ use super::lead_options::{LeadOptions, TaskResult};
 use super::supervisor::Supervisor;
 use super::work::{Orders, joined};
 use crate::error::{Error, Kind, Result};
+use crate::system::runtime;
 use crate::term::{Term, say};
 
 impl Spindle {
@@ -40,16 +41,20 @@ impl Spindle {
     ///
     /// ```no_run
     /// # async fn tick() {}
-    /// # async fn bill(fence: spindle::Fence) -> spindle::Result<()> { Ok(()) }
-    /// # async fn service(lock: spindle::Spindle) -> spindle::Result<()> {
+    /// # use spindle::google_cloud_spanner::client::DatabaseClient;
+    /// # async fn bill(client: &DatabaseClient, fence: spindle::Fence) -> spindle::Result<()> { Ok(()) }
+    /// # async fn service(lock: spindle::Spindle, client: DatabaseClient) -> spindle::Result<()> {
     /// use spindle::{CancellationToken, Term};
     ///
     /// let shutdown = CancellationToken::new();
-    /// let task = |term: Term| async move {
-    ///     loop {
-    ///         tokio::select! {
-    ///             () = term.cancelled() => return Ok::<(), spindle::Error>(()),
-    ///             () = tick() => bill(term.fence()).await?,
+    /// let task = move |term: Term| {
+    ///     let client = client.clone(); // for this term; the next one needs its own
+    ///     async move {
+    ///         loop {
+    ///             tokio::select! {
+    ///                 () = term.cancelled() => return Ok::<(), spindle::Error>(()),
+    ///                 () = tick() => bill(&client, term.fence()).await?,
+    ///             }
     ///         }
     ///     }
     /// };
@@ -87,10 +92,6 @@ impl Spindle {
     ///
     /// Dropping the future aborts the task, without the time to stop that `cancel` gives; the lock
     /// is released once the task has ended.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
     pub fn lead<R, F, Fut>(
         &self,
         cancel: CancellationToken,
@@ -136,10 +137,6 @@ impl Spindle {
     /// # Cancellation safety
     ///
     /// As [`lead`](Spindle::lead).
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
     #[expect(
         clippy::manual_async_fn,
         reason = "who spawns an `async fn` proves of `R` anew that it is `Send`, which fails for errors \
@@ -159,6 +156,7 @@ impl Spindle {
         async move {
             options.check(self.name())?;
             self.settings()?;
+            let runtime = runtime(&format!("lock `{}`", self.name()))?;
             let leading = Leading::begin(self);
             let dropped = CancellationToken::new();
             let _drop = dropped.clone().drop_guard();
@@ -169,7 +167,7 @@ impl Spindle {
                 ..Orders::default()
             };
             let supervisor = Supervisor::new(self.clone(), orders, options);
-            let led = joined(tokio::spawn(supervisor.supervise(work)).await, self.name());
+            let led = joined(runtime.spawn(supervisor.supervise(work)).await, self.name());
             if !cancel.is_cancelled() {
                 leading.ended_by_itself(led.as_ref().err());
             }

@@ -15,7 +15,9 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(60);
 /// whose error is, or can be made, a boxed [`std::error::Error`].
 #[diagnostic::on_unimplemented(
     message = "a task of `lead` returns `()` or a `Result`, not `{Self}`",
-    label = "return `Ok(…)` of it"
+    label = "return `Ok(…)` of it",
+    note = "a task that never returns, of the type `!`, doesn't stop when it is told to: loop \
+            `while !term.is_cancelled()`"
 )]
 pub trait TaskResult: Send + 'static {
     /// The value of a task that succeeded.

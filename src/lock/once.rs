@@ -156,10 +156,6 @@ impl LockBuilder {
     ///
     /// Dropping the future aborts the job. A run that was started stays one: the lock is kept until
     /// `at_least` after its start.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
     pub async fn run_once<T, Fut>(
         self,
         at_least: Duration,

@@ -12,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 use super::handle::Spindle;
 use super::rank::RankedContender;
 use crate::error::{Error, Kind, Result};
+use crate::names::subject;
 use crate::runloop::{BatchedRow, Command, Demand, Driver, overdue_limit};
 use crate::settings::Settings;
 use crate::store::{Connection, Table};
-use crate::system::random;
+use crate::system::{random, runtime};
 
 /// A loop that is made, so that it says that it is gone even if never polled.
 type Loop = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -131,7 +132,7 @@ impl Spindle {
             }
             _ => "`run` was called before; it drives the instance, so build a second one",
         };
-        Err(Error::config(format!("lock `{}`: {before}", self.name())))
+        Err(Error::config(format!("{}: {before}", subject(self.name()))))
     }
 
     /// Finds where the loop is to run, before anything is taken that a refusal would lose. If the
@@ -142,10 +143,7 @@ impl Spindle {
         {
             return Ok(Site::OwnThread(connection));
         }
-        Handle::try_current().map(Site::Runtime).map_err(|_| {
-            let lock = &settings.name;
-            Error::config(format!("lock `{lock}`: started outside of a tokio runtime"))
-        })
+        runtime(&subject(&settings.name)).map(Site::Runtime)
     }
 
     fn start_thread<F>(&self, drive: impl FnOnce() -> F + Send + 'static) -> Result<()>

@@ -30,13 +30,12 @@ pub(crate) fn check_not_reserved(name: &str) -> Result<()> {
 ///
 /// The argument `what` names the part.
 pub(crate) fn check_part(what: &str, text: &str) -> Result<()> {
-    let refuse = |rule: &str| Err(Error::config(format!("{what} {text:?}: {rule}")));
     if text.is_empty() || text.len() > ID_BYTES_MAX {
         let bytes = text.len();
-        return refuse(&format!("{bytes} bytes; expected 1 to {ID_BYTES_MAX}"));
+        return Err(Error::config(format!("{what}: {bytes} bytes; expected 1 to {ID_BYTES_MAX}")));
     }
     if text.contains('/') || text.chars().any(char::is_control) {
-        return refuse("has `/` or a control character");
+        return Err(Error::config(format!("{what} {text:?}: has `/` or a control character")));
     }
     Ok(())
 }
@@ -282,7 +281,8 @@ mod tests {
     fn a_part_of_a_key_cannot_reach_into_the_next_part() {
         for part in ["", "a/b", "/", "a\nb", "\0", &"x".repeat(257)] {
             let refused = check_part("group", part).unwrap_err();
-            assert!(refused.is_config() && refused.to_string().starts_with("group "), "{refused}");
+            let text = refused.to_string();
+            assert!(refused.is_config() && text.starts_with("group") && text.len() < 100, "{text}");
         }
         for part in ["orders", "a:b", "spindle:", "日本", "a b", &"x".repeat(256)] {
             assert!(check_part("group", part).is_ok(), "{part}");

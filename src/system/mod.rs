@@ -1,8 +1,11 @@
-//! Time and random numbers, from the machine. The simulation puts its own in their place.
+//! Time and random numbers, from the machine; the simulation puts its own in their place. The
+//! caller's runtime.
 
 mod clock;
 pub(crate) mod random;
+mod runtime;
 
 pub use clock::Clock;
 #[cfg(all(feature = "__simulation", unix))]
 pub use clock::Machine;
+pub(crate) use runtime::runtime;

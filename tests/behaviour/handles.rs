@@ -184,7 +184,7 @@ async fn a_watch_alternates_gain_and_loss_however_slow_its_reader() {
     }
 }
 
-fn at_once<T>(future: impl Future<Output = T>) -> T {
+pub fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
         Poll::Pending => panic!("it waits"),
@@ -195,11 +195,25 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
 fn outside_of_a_runtime_run_and_acquire_are_refused_and_can_be_called_again_inside() {
     let table = LockTable::connect(DATABASE, "locktable");
     let lock = table.lock(LOCK).build().unwrap();
+    let uploads = table.semaphore("uploads", 1).build().unwrap();
+    let catalogue = table.rw_lock("catalogue").build().unwrap();
+    let shards = table.member("orders").build().unwrap().shards("partitions", 1);
+    let never = CancellationToken::new;
     for refused in [
         at_once(lock.acquire()).unwrap_err(),
         at_once(lock.acquire_within(LEASE)).unwrap_err(),
         at_once(lock.try_acquire()).unwrap_err(),
-        at_once(table.semaphore("uploads", 1).build().unwrap().acquire_within(LEASE)).unwrap_err(),
+        at_once(lock.lead(never(), |_| async {})).unwrap_err(),
+        at_once(table.lock(LOCK).run_once(LEASE, LEASE, |_| async {})).unwrap_err(),
+        at_once(uploads.acquire()).unwrap_err(),
+        at_once(uploads.acquire_within(LEASE)).unwrap_err(),
+        at_once(uploads.try_acquire()).unwrap_err(),
+        at_once(catalogue.read()).unwrap_err(),
+        at_once(catalogue.try_read()).unwrap_err(),
+        at_once(catalogue.write()).unwrap_err(),
+        at_once(catalogue.try_write()).unwrap_err(),
+        at_once(shards.run(never(), |_| async {})).unwrap_err(),
+        at_once(table.inspect(LOCK)).unwrap_err(),
     ] {
         assert!(refused.is_config() && refused.to_string().contains("runtime"), "{refused}");
     }

@@ -10,6 +10,7 @@ use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, timeout};
 
+use crate::handles::at_once;
 use crate::world::{FOUR_COLUMNS, LOCK, OPTIONAL_COLUMNS, World, until};
 
 /// Far more than the question takes, and far less than a caller has.
@@ -46,6 +47,22 @@ fn acquires_soon(table: &LockTable) {
         assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
         guard.release().await;
     });
+}
+
+#[test]
+fn a_client_whose_runtime_is_gone_says_so_and_a_fence_needs_a_runtime() {
+    let (_elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
+    let (gone, here) = (runtime(), runtime());
+    let client = gone.block_on(world.client());
+    let table = LockTable::new(client.clone(), "locktable");
+    gone.block_on(table.check()).unwrap();
+    drop(gone);
+    let dead = here.block_on(table.inspect(LOCK)).unwrap_err().to_string();
+    assert!(dead.contains("the runtime that made this client is gone"), "{dead}");
+    let lock = world.table().lock(LOCK).build().unwrap();
+    let guard = here.block_on(lock.acquire()).unwrap();
+    let refused = at_once(guard.fence().write(&client, [])).unwrap_err();
+    assert!(refused.is_config() && refused.to_string().contains("runtime"), "{refused}");
 }
 
 #[test]

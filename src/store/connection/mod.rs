@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::batch::{Budget, Repeats};
 use crate::error::{Error, Kind, Result};
+use crate::system::runtime;
 use runtime_client::{RuntimeClient, State};
 use target::Target;
 
@@ -99,8 +100,7 @@ impl Connection {
     ///
     /// Callers share one attempt to connect, and each waits for it no longer than its own limit.
     pub(crate) async fn client(&self, limit: Duration) -> Result<TimedClient> {
-        let runtime = Handle::try_current()
-            .map_err(|_| Error::config("spanner: asked outside of a tokio runtime"))?;
+        let runtime = runtime("spanner")?;
         let deadline = Instant::now() + limit;
         let own = match &*self.origin {
             Origin::Given(client) => {
