@@ -91,13 +91,20 @@ fn readmes(lock: Spindle, shutdown: CancellationToken) -> Looping {
 }
 
 fn leads(lock: Spindle, shutdown: CancellationToken) -> Looping {
+    async fn bill(_: &DatabaseClient, fence: Fence) -> Result<(), Error> {
+        self::bill(fence).await
+    }
     Box::pin(async move {
+        let client = book(|book| book.client.clone().unwrap());
         // Quoted {
-        let task = |term: Term| async move {
-            loop {
-                tokio::select! {
-                    () = term.cancelled() => return Ok::<(), spindle::Error>(()),
-                    () = tick() => bill(term.fence()).await?,
+        let task = move |term: Term| {
+            let client = client.clone(); // for this term; the next one needs its own
+            async move {
+                loop {
+                    tokio::select! {
+                        () = term.cancelled() => return Ok::<(), spindle::Error>(()),
+                        () = tick() => bill(&client, term.fence()).await?,
+                    }
                 }
             }
         };
