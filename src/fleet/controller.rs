@@ -464,7 +464,12 @@ impl Controller {
         while let Some(ended) = self.tasks.next_end().await {
             self.finished(ended);
         }
-        self.view.ended();
         self.stuck.take().map_or(ended, Err)
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        self.view.ended();
     }
 }

@@ -13,6 +13,9 @@ use crate::term::Term;
 /// It is held like any lock, by a [`Guard`]: it can be lost, and dropping it releases it soon after.
 /// It derefs to its [`Term`], which has the token, the fence and the cancellation. The token is later
 /// than that of the previous holder of this number's permit.
+///
+/// A permit that was lost may be another process's by then. The callers of its own process wait until
+/// it is dropped.
 #[derive(Debug)]
 #[must_use = "dropping a permit releases it"]
 pub struct Permit {

@@ -19,6 +19,7 @@ use crate::lock::{self, Ended, Guard, Orders, Spindle, Why};
 use crate::runloop::ReleaseNote;
 use crate::settings::LockBuilder;
 use crate::term::{Term, say};
+use crate::token::FencingToken;
 
 /// The longest text for the next owner: the column takes 4,096 characters.
 const HAND_OVER_BYTES_MAX: usize = 4_000;
@@ -158,6 +159,35 @@ impl TaskHandle {
     }
 }
 
+/// The view shows the shard as this member's while this lives. It tells of a loss if this is dropped,
+/// as it is if the runtime ends.
+struct Gained {
+    number: usize,
+    view: Arc<ShardsView>,
+    is_given_up: bool,
+}
+
+impl Gained {
+    fn new(number: usize, view: &Arc<ShardsView>, token: FencingToken) -> Gained {
+        view.tell(ShardEvent::Gained { shard: number, token });
+        Gained { number, view: Arc::clone(view), is_given_up: false }
+    }
+
+    fn given_up(mut self) {
+        self.is_given_up = true;
+    }
+}
+
+impl Drop for Gained {
+    fn drop(&mut self) {
+        let shard = self.number;
+        self.view.tell(match self.is_given_up {
+            true => ShardEvent::GivenUp { shard },
+            false => ShardEvent::Lost { shard },
+        });
+    }
+}
+
 /// How a shard's work in this member ended.
 #[derive(Debug)]
 pub(super) enum Finished {
@@ -214,8 +244,8 @@ impl Worker {
             }
         };
         self.handle.has_it.store(true, Ordering::Release);
-        let (number, view) = (self.number, Arc::clone(&self.handle.view));
-        view.tell(ShardEvent::Gained { shard: number, token: guard.token() });
+        let number = self.number;
+        let gained = Gained::new(number, &self.handle.view, guard.token());
         let orders = Orders {
             resign: self.handle.leave.clone(),
             dropped: self.dropped.clone(),
@@ -231,13 +261,11 @@ impl Worker {
         let stop_limit = lock.settings().map(|settings| settings.stop_limit).unwrap_or_default();
         let ended = lock::run(&guard, &orders, stop_limit, work).await;
         let is_lost = matches!(ended, Ended::Stopped(Why::Lost, _) | Ended::Unstoppable(..));
-        let lost = is_lost.then(|| view.tell(ShardEvent::Lost { shard: number }));
+        let gained = (!is_lost).then_some(gained);
         let info = leaves.lock().unwrap_or_else(PoisonError::into_inner).take();
         let info = info.map(|text| format!("{HANDED_OVER}{text}"));
         let finished = self.end(guard, &lock, ended, began.elapsed(), info).await;
-        if lost.is_none() {
-            view.tell(ShardEvent::GivenUp { shard: number });
-        }
+        gained.into_iter().for_each(Gained::given_up);
         finished
     }
 

@@ -98,7 +98,8 @@ impl Spindle {
     /// random part.
     ///
     /// A shortcut for [`LockTable::lock`](crate::LockTable::lock) that doesn't fail: what is wrong
-    /// with the arguments is what [`run`](Spindle::run) resolves to.
+    /// with the arguments is what [`run`](Spindle::run) resolves to, and
+    /// [`health`](Spindle::health) and the log tell it.
     pub fn new(
         client: DatabaseClient,
         table: impl Into<String>,
@@ -281,7 +282,7 @@ impl Spindle {
     /// Returns the instance's health, for probes; [`Health`] says which of its values suits which.
     /// Local, and never waits for Spanner.
     pub fn health(&self) -> Health {
-        self.0.published.health()
+        self.settings().map_or_else(Health::of_wrong_settings, |_| self.0.published.health())
     }
 
     /// Returns how this instance is called in the table and in logs; empty if its settings can't

@@ -17,6 +17,7 @@ use crate::runloop::{BatchedRow, Command, Demand, Driver, overdue_limit};
 use crate::settings::Settings;
 use crate::store::{Connection, Table};
 use crate::system::{random, runtime};
+use crate::term::say;
 
 /// A loop that is made, so that it says that it is gone even if never polled.
 type Loop = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -45,6 +46,9 @@ impl Spindle {
         let (sender, result) = oneshot::channel();
         let lock = self.name().to_string();
         if let Err(error) = self.begin(Demand::Always, cancel, sender) {
+            // A service may await the handle no sooner than at its end.
+            let id = self.id();
+            say(|| tracing::warn!(lock, id, %error, "`run` is refused"));
             let (sender, result) = oneshot::channel();
             // The receiver is right here.
             let _ = sender.send(Err(error));

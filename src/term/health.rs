@@ -56,7 +56,7 @@ pub enum Role {
     StandsBy,
     /// It holds the lock, under this token.
     Holds(FencingToken),
-    /// Its loop has ended.
+    /// Its loop has ended, or can't begin: its settings can't work.
     Ended,
 }
 
@@ -68,7 +68,7 @@ pub enum Failing {
     Reads,
     /// Taking, keeping or releasing the lock.
     Writes,
-    /// The loop: its runtime is blocked or gone, or it panicked.
+    /// The loop: its runtime is blocked or gone, it panicked, or the settings can't work.
     Loop,
     /// The task of [`lead`](crate::Spindle::lead): it returned an error, reported no progress, or
     /// still blocks its thread after it was told to stop. Or it ended the `lead` by itself.
@@ -90,6 +90,13 @@ pub struct Trouble {
 }
 
 impl Health {
+    /// Returns the health of an instance whose loop can't begin.
+    pub(crate) fn of_wrong_settings(error: Error) -> Health {
+        let (what, lasting, count) = (Failing::Loop, Duration::ZERO, 1);
+        let trouble = Some(Trouble { what, lasting, count, error });
+        Health { role: Role::Ended, answered: false, trouble }
+    }
+
     /// Tells a readiness probe that the instance does its duty. It is false
     ///
     /// - until Spanner has answered once, for an instance that wants the lock;
@@ -121,7 +128,7 @@ impl Health {
     ///
     /// It is false if the loop is overdue by more than a lease (1 s at least, 10 s at most). Then
     /// something blocks its runtime, or nothing drives it. It is false as well if the loop is gone
-    /// although nobody told it to end.
+    /// although nobody told it to end, or can't begin.
     pub fn is_alive(&self) -> bool {
         self.trouble.as_ref().is_none_or(|trouble| trouble.what != Failing::Loop)
     }

@@ -124,7 +124,11 @@ async fn what_is_wrong_with_the_arguments_of_new_is_what_run_resolves_to() {
     {
         let lock = Spindle::new(world.client().await, table, name);
         assert_eq!(lock.has_lock(), None);
-        assert!(lock.run(CancellationToken::new()).await.unwrap_err().is_config());
+        let health = lock.health();
+        assert!(!health.is_ready() && !health.is_started() && !health.is_alive(), "{health:?}");
+        let refused = lock.run(CancellationToken::new()).await.unwrap_err();
+        assert!(refused.is_config());
+        assert_eq!(health.trouble.unwrap().error.to_string(), refused.to_string());
         assert!(lock.leader().await.unwrap_err().is_config());
     }
     let lock = Spindle::new(world.client().await, "locktable", "job");

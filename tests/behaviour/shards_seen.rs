@@ -8,6 +8,7 @@ use spindle_emulator::Rpc;
 use tokio::time::{sleep, timeout};
 
 use crate::fleet::{Fleet, Worker};
+use crate::handles::at_once;
 use crate::world::{EVENTUALLY, LEASE};
 
 const SHARDS: usize = 6;
@@ -83,6 +84,22 @@ async fn a_member_that_is_cut_off_tells_what_it_has_lost() {
     fleet.all_are_of("a").await;
     assert!((0..SHARDS).all(|shard| found(&fleet, shard).is_none()), "a lost term leaves nothing");
     a.leave().await;
+}
+
+#[test]
+fn shards_that_went_with_their_runtime_are_told_as_lost() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    let (shards, mut events) = runtime.block_on(async {
+        let fleet = Fleet::start(SHARDS).await;
+        let mut a = fleet.join("a");
+        a.until_settled().await;
+        (a.shards.clone(), a.shards.events())
+    });
+    assert_eq!(shards.mine().len(), SHARDS);
+    drop(runtime);
+    assert!(shards.mine().is_empty() && shards.owners().is_empty() && !shards.is_settled());
+    assert!(matches!(at_once(events.next()), Some(ShardEvent::Lost { .. })));
 }
 
 #[tokio::test(start_paused = true)]
