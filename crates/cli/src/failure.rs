@@ -81,6 +81,9 @@ const ROLE: &str = "grant these credentials roles/spanner.databaseUser on the da
      (roles/spanner.databaseReader is enough to look), by `gcloud spanner databases \
      add-iam-policy-binding DATABASE --instance=INSTANCE --member=… --role=…`";
 
+const ANSWERED: &str = "the connection works, and this is Spanner's answer: see its quotas, its load and its status \
+     page";
+
 impl From<spindle::Error> for Failure {
     fn from(error: spindle::Error) -> Failure {
         let text = error.to_string();
@@ -105,26 +108,30 @@ impl From<spindle::Error> for Failure {
             return Failure::new(Code::Unknown, text)
                 .cure("look with `spindle show` before you repeat it");
         }
-        if error.is_denied() {
-            let is_refused = error.spanner().is_some_and(is_permission_denied);
-            return denied(text, is_refused);
+        match error.spanner() {
+            Some(source) => refused(text, source),
+            None => unreachable(text, false),
         }
-        Failure::new(Code::Unreachable, text).cure(place())
     }
 }
 
-/// Returns true if Spanner knows the caller, and refuses it.
-pub fn is_permission_denied(error: &spindle::google_cloud_spanner::Error) -> bool {
+/// The failure of a request, by what the client says of it.
+pub fn refused(text: String, error: &spindle::google_cloud_spanner::Error) -> Failure {
     use google_cloud_gax::error::rpc::Code as Status;
-    error.status().is_some_and(|status| status.code == Status::PermissionDenied)
+    let cure = match error.status().map(|status| status.code) {
+        Some(Status::PermissionDenied) => ROLE,
+        Some(Status::Unauthenticated) => CREDENTIALS,
+        // The client says these of itself, too.
+        None
+        | Some(
+            Status::Unavailable | Status::Cancelled | Status::DeadlineExceeded | Status::Unknown,
+        ) => return unreachable(text, error.is_authentication()),
+        Some(_) => ANSWERED,
+    };
+    Failure::new(Code::Unreachable, text).cure(cure)
 }
 
-/// The refusal of a caller whose credentials are known, or are not.
-pub fn denied(text: String, is_known: bool) -> Failure {
-    Failure::new(Code::Unreachable, text).cure(if is_known { ROLE } else { CREDENTIALS })
-}
-
-/// Why no connection came about, by what the client says.
+/// Why no answer came, by what the client says.
 pub fn unreachable(text: String, is_credentials: bool) -> Failure {
     let cure = if is_credentials { CREDENTIALS.to_string() } else { place() };
     Failure::new(Code::Unreachable, text).cure(cure)

@@ -10,7 +10,7 @@ use spindle::{LockState, LockTable};
 use tokio::time::timeout;
 
 use crate::arguments::Common;
-use crate::failure::{Code, Failure, Result, denied, unreachable};
+use crate::failure::{Code, Failure, Result, refused, unreachable};
 use crate::readers::Readers;
 use crate::record::Record;
 
@@ -84,21 +84,19 @@ async fn connect(database: &str) -> Result<(Spanner, DatabaseClient)> {
     // Longer than the limit of the whole, which says what to do.
     options.set_attempt_timeout(CONNECT_LIMIT * 2);
     let client = spanner.database_client(database).with_request_options(options).build().await;
-    Ok((spanner, client.map_err(|error| refused(database, &error))?))
+    Ok((spanner, client.map_err(|error| not_connected(database, &error))?))
 }
 
-fn refused(database: &str, error: &spindle::google_cloud_spanner::Error) -> Failure {
+fn not_connected(database: &str, error: &spindle::google_cloud_spanner::Error) -> Failure {
     use google_cloud_gax::error::rpc::Code as Status;
     let text = format!("database `{database}`: {}", spindle::told_by_client(error));
-    match error.status().map(|status| status.code) {
-        Some(Status::NotFound) => Failure::new(Code::Missing, text).cure(
+    if error.status().is_some_and(|status| status.code == Status::NotFound) {
+        return Failure::new(Code::Missing, text).cure(
             "see that the name is right (`gcloud spanner databases list --instance=INSTANCE`), or \
              create it with `gcloud spanner databases create`",
-        ),
-        Some(Status::PermissionDenied) => denied(text, true),
-        Some(Status::Unauthenticated) => denied(text, false),
-        _ => unreachable(text, error.is_authentication()),
+        );
     }
+    refused(text, error)
 }
 
 fn database(common: &Common) -> Result<String> {

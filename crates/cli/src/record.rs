@@ -142,6 +142,9 @@ impl Line for Record {
     }
 }
 
+/// A contender waits for the longer of the last holder's lease and its own, which no row tells.
+const AT_ONCE_BY_LEASE: &str = "may take it at once, or when its own longer lease is over";
+
 /// Returns what keeps the next contender out, and until when.
 fn next(state: &LockState) -> String {
     let lease = state.lease.unwrap_or(LEASE_ASSUMED);
@@ -157,7 +160,8 @@ fn next(state: &LockState) -> String {
                 format!("{waiting}; if the holder is dead, `spindle seize` does not wait")
             }
         }
-        Holding::Evicted if rest == "0s" => "may take it at once".to_string(),
+        Holding::Expired { .. } => AT_ONCE_BY_LEASE.to_string(),
+        Holding::Evicted if rest == "0s" => AT_ONCE_BY_LEASE.to_string(),
         Holding::Evicted => format!("waits for the rest of the evicted holder's lease: {rest}"),
         Holding::Promised { to, .. } => {
             let since = state.since().map(|since| (state.read_at - since).to_std());

@@ -15,7 +15,7 @@ use spindle::google_cloud_spanner::value::Timestamp;
 use spindle_protocol::{Writer, is_takeover_key};
 use tokio::time::Instant;
 
-use crate::failure::{Code, Failure, Result, SCHEMA, denied, is_permission_denied, unreachable};
+use crate::failure::{Code, Failure, Result, SCHEMA, refused};
 use crate::output::{Output, Paint, printable};
 use crate::place::Place;
 use crate::record::{in_words, is_late};
@@ -194,8 +194,7 @@ async fn commit(place: &Place) -> Result<()> {
 }
 
 fn failed(place: &Place, doing: &str, error: &spindle::google_cloud_spanner::Error) -> Failure {
-    let text = format!("table `{}`: {doing}: {error}", place.table);
-    if is_permission_denied(error) { denied(text, true) } else { unreachable(text, false) }
+    refused(format!("table `{}`: {doing}: {error}", place.table), error)
 }
 
 /// Compares this machine's wall clock with Spanner's, as far as the latency allows.
@@ -239,12 +238,13 @@ async fn locks(place: &Place, findings: &mut Findings, lease_min: Duration) -> R
             Holding::Held { .. } => {
                 held += 1;
                 late.extend(is_late(&lock).then(|| lock.name.clone()));
-                let is_short = lock.lease.is_some_and(|lease| lease < lease_min);
-                short.extend(is_short.then(|| lock.name.clone()));
             }
+            // Perhaps nobody can take it: its lease may be too short for that, too.
             Holding::Expired { .. } => expired.push(lock.name.clone()),
-            _ => {}
+            _ => continue,
         }
+        let is_short = lock.lease.is_some_and(|lease| lease < lease_min);
+        short.extend(is_short.then(|| lock.name.clone()));
     }
     if late.is_empty() {
         findings.ok("heartbeats", format!("{held} locks are held, and no heartbeat is late"));

@@ -149,7 +149,16 @@ async fn the_same_cause_has_the_same_code_and_each_error_its_cure() {
     assert_eq!(world.table.inspect("biling").await.unwrap().holding, Holding::NeverHeld);
     world.run(&["show", "job_1795000000123456000"]).await.complains("cure: ");
     world.emulator.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::Unavailable)));
-    world.run(&["ls"]).await.ends(3).complains("cure: ");
+    world.run(&["ls"]).await.ends(3).complains("something listens on");
+    world.emulator.clear_faults();
+    // Of whoever answers, nobody says that nothing listens.
+    for rpc in [Rpc::StreamingRead, Rpc::CreateSession] {
+        let full = Fault::on(rpc).effect(Effect::Fail(Code::ResourceExhausted));
+        let full = world.emulator.inject(full);
+        let ran = world.run(&["ls"]).await.ends(3).complains("cure: the connection works");
+        assert!(full.hits() > 0 && !ran.err.contains("listens"), "{ran:?}");
+        full.remove();
+    }
 }
 
 #[tokio::test]

@@ -106,6 +106,24 @@ async fn doctor_says_what_is_wrong_and_how_to_cure_it() {
 }
 
 #[tokio::test]
+async fn doctor_names_a_lease_that_is_too_short_though_nobody_can_hold_the_lock_for_that() {
+    let world = World::start().await;
+    let database = world.emulator.database(DATABASE).unwrap();
+    let now = world.emulator.clock().now();
+    let cells = [
+        ("name", "billing".into()),
+        ("heartbeat", now.into()),
+        ("token", now.into()),
+        ("writer", "node-1#0123456789abcdef-1".into()),
+        ("lease_ms", 100.into()),
+    ];
+    database.apply(&[Mutation::write(WriteKind::Insert, "locktable", cells)]).await.unwrap();
+    world.emulator.advance(Duration::from_secs(1));
+    let ran = world.run(&["doctor"]).await;
+    ran.says("ran out on `billing`").says("short for this latency: `billing`");
+}
+
+#[tokio::test]
 async fn history_tells_each_term_and_draws_them() {
     let world = World::start().await;
     world.hold("billing", "node-1", LEASE).await.release().await;
@@ -167,6 +185,9 @@ async fn show_names_seize_where_a_dead_holder_has_a_long_lease() {
     world.emulator.advance(Duration::from_secs(290));
     let ran = world.run(&["show", "billing"]).await;
     assert!(ran.out.contains("not before") && !ran.out.contains("seize"), "{ran:?}");
+    world.emulator.advance(Duration::from_secs(20));
+    // Who waits may have a longer lease, which the row does not tell.
+    world.run(&["show", "billing"]).await.says("at once, or when its own longer lease is over");
 }
 
 #[tokio::test]
