@@ -267,6 +267,14 @@ impl Spindle {
         }
     }
 
+    /// Has the loop measure anew, if there is one.
+    pub(crate) fn measure(&self) {
+        if self.0.demand.get().is_some() {
+            // A loop that is gone measures nothing.
+            let _ = self.0.commands.unbounded_send(Command::Measure);
+        }
+    }
+
     pub(crate) async fn resign_for(&self, next: Succession) -> bool {
         // Without a loop nothing is held, and nothing would answer.
         if self.0.demand.get().is_none() {

@@ -76,7 +76,7 @@ where
         say_stuck(guard, progress.silent_for());
     }
     stop.cancel();
-    match wait(&mut task, guard, orders, stop_limit).await {
+    match wait(&mut task, guard, orders, stop_limit, why).await {
         Some(ended) => match result(ended) {
             Ok(returned) => Ended::Stopped(why, returned),
             Err(message) => Ended::Panicked(message),
@@ -137,6 +137,7 @@ async fn wait<T>(
     guard: &Guard,
     orders: &Orders,
     stop_limit: Duration,
+    why: Why,
 ) -> Option<Result<T, JoinError>> {
     {
         let mut too_late = pin!(sleep(stop_limit));
@@ -152,6 +153,13 @@ async fn wait<T>(
             () = &mut too_late, if !guard.is_over() => {}
             () = lost => {}
         }
+    }
+    // Who drops the future gives the task no time to stop.
+    if !orders.dropped.is_cancelled() {
+        let (lock, id, token) = (guard.lock(), guard.instance().id(), guard.token());
+        say(
+            || tracing::warn!(lock, id, %token, ?why, "a task was told to stop, did not, and is aborted"),
+        );
     }
     task.abort();
     let abort_limit = if guard.ended().is_some() { guard.remaining() } else { stop_limit };

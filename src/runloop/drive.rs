@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Waiter(Waiter),
     /// Give up the term; answered with whether there was one, once it is released.
     Resign { next: Succession, done: oneshot::Sender<bool> },
+    /// Measure anew: a `lead` is over.
+    Measure,
 }
 
 pub(crate) struct Driver<R> {
@@ -308,7 +310,11 @@ impl<R: LockRow> Driver<R> {
 
     fn measure(&mut self, now: Moment) {
         let remaining = self.published.term().map(|term| term.remaining()).unwrap_or_default();
-        self.meter.turns(now, remaining, self.settings.timing.lease, self.wanted);
+        if !self.wanted {
+            self.meter.rests();
+        }
+        let contends = self.wanted || self.published.health_record().is_led();
+        self.meter.turns(now, remaining, self.settings.timing.lease, contends);
     }
 
     fn start(&mut self, act: Act, now: Moment) -> UnderWay {
@@ -322,7 +328,8 @@ impl<R: LockRow> Driver<R> {
         }
         self.journal.sends(self.act.0);
         let limit = self.settings.timing.attempt_limit(&act);
-        self.row.carry_out(act, limit)
+        let left = self.instance.release_until().map(|until| until.since(now));
+        self.row.carry_out(act, left.map_or(limit, |left| limit.min(left)))
     }
 
     fn answered(&mut self, outcome: Outcome) -> Event {
@@ -374,7 +381,8 @@ impl<R: LockRow> Driver<R> {
                 } else if self.is_anothers(&answer) {
                     self.was_aborted = false;
                     self.succeeded(Failing::Writes, "another holds: there is nothing to write");
-                    self.succeeded(Failing::Task, "another holds");
+                    // No request of it failed, so the log has nothing to take back.
+                    let _over = self.published.health_record().succeeded(Failing::Task);
                 }
             }
         }
@@ -422,6 +430,7 @@ impl<R: LockRow> Driver<R> {
                 return Event::Wake;
             }
             Command::Resign { next, done } => (next, done),
+            Command::Measure => return Event::Wake,
         };
         if self.instance.term().is_none() {
             // Nobody waits for the answer any more if it can't be delivered.
@@ -516,8 +525,10 @@ impl<R> Drop for Driver<R> {
     fn drop(&mut self) {
         let held = self.published.has_lock();
         self.published.loop_ended(self.finished);
+        // A service that is done with its lock ends so, with its runtime.
+        let rests = !self.wanted && held.is_none() && self.leaving.is_none();
         // A second panic would end the process, if the log had one.
-        if !self.finished && !std::thread::panicking() {
+        if !self.finished && !rests && !std::thread::panicking() {
             self.journal.loop_gone(held, self.leaving.as_ref().map(|leaving| leaving.token));
         }
     }

@@ -53,6 +53,13 @@ impl Meter {
         }
     }
 
+    /// Notes that nobody wants the lock, so that no answer is missing once the act under way has its own.
+    pub(crate) fn rests(&mut self) {
+        if self.act.is_none() {
+            self.unanswered = None;
+        }
+    }
+
     pub(crate) fn began(&mut self, how: &'static str, vacancy: Option<Duration>) {
         self.count("spindle_terms_begun_total", &[("how", how)]);
         if let Some(vacancy) = vacancy {
@@ -72,15 +79,15 @@ impl Meter {
     }
 
     /// Notes that the loop comes round, with this much validity left to its term, and whether
-    /// anybody wants the lock from here.
+    /// anybody wants the lock from here, be it after a pause.
     pub(crate) fn turns(
         &mut self,
         now: Moment,
         remaining: Duration,
         lease: Duration,
-        wanted: bool,
+        contends: bool,
     ) {
-        self.state.contends = wanted;
+        self.state.contends = contends;
         self.state.remaining = Some(remaining).filter(|remaining| !remaining.is_zero());
         self.state.age = self.unanswered.map(|since| now.since(since));
         self.report();

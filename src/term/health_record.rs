@@ -96,12 +96,11 @@ impl HealthRecord {
     }
 
     pub(crate) fn wants(&mut self, wanted: bool) {
-        if wanted && !self.wanted {
-            // A failure that others met, who have given up since, is no trouble of the next.
+        // A failure that others met, who have given up since, is no trouble of the next. A `lead` that goes on
+        // has not given up.
+        if wanted && !self.wanted && self.leads == 0 {
             (self.reads, self.writes) = (None, None);
-            if self.leads == 0 {
-                self.forget_task();
-            }
+            self.forget_task();
         }
         self.wanted = wanted;
     }
@@ -112,6 +111,11 @@ impl HealthRecord {
             self.forget_task();
         }
         self.leads += 1;
+    }
+
+    /// Returns true if a `lead` is under way.
+    pub(crate) fn is_led(&self) -> bool {
+        self.leads > 0
     }
 
     /// Returns true if more than one `lead` is under way.
@@ -185,7 +189,7 @@ impl HealthRecord {
         let role = match held {
             _ if self.ended.is_some() => Role::Ended,
             Some(token) => Role::Holds(token),
-            None if self.wanted || self.leads > 0 => Role::StandsBy,
+            None if self.wanted || self.is_led() => Role::StandsBy,
             None => Role::Idle,
         };
         let trouble = self.stalled(lock).or_else(|| match role {

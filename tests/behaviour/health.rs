@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use spindle::health::{Failing, Role};
+use spindle::{CancellationToken, Term};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::sleep;
 
+use crate::log::Log;
 use crate::world::{LEASE, World, until};
 
 #[tokio::test(start_paused = true)]
@@ -80,6 +82,32 @@ async fn a_write_that_failed_is_no_trouble_once_another_holds() {
     let a = world.elect("a").await;
     until("it is ready", || b.lock.health().is_ready().then_some(())).await;
     assert!(a.lock.health().is_ready());
+}
+
+/// Not for the moment in which it has lost the lock, either.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_loses_its_lock_in_an_outage_is_not_ready_until_that_is_over() {
+    let world = World::start().await;
+    let (log, _guard) = Log::capture();
+    let lock = world.lock("a").build().unwrap();
+    let leading = lock.clone();
+    tokio::spawn(async move {
+        leading.lead(CancellationToken::new(), async |term: Term| term.cancelled().await).await
+    });
+    until("it leads", || lock.has_lock()).await;
+    let outage = world.spanner.inject(Fault::any().effect(Effect::Fail(Code::Unavailable)));
+    until("it is not ready", || (!lock.health().is_ready()).then_some(())).await;
+    for _ in 0..300 {
+        sleep(Duration::from_millis(100)).await;
+        assert!(!lock.health().is_ready(), "{:?}", lock.health());
+    }
+    assert_eq!(lock.has_lock(), None);
+    outage.remove();
+    until("it leads", || lock.has_lock()).await;
+    assert!(lock.health().is_ready(), "{:?}", lock.health());
+    // Each kind that failed is over: the heartbeats as well as the polls.
+    assert_eq!(log.saying("request failed").len(), 2, "{:#?}", log.lines());
+    assert_eq!(log.saying("requests fail no more").len(), 2, "{:#?}", log.lines());
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,7 @@ use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
+use tracing::Level;
 
 use crate::log::Log;
 use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, timed, until};
@@ -130,7 +131,8 @@ async fn cancelling_stops_the_task_first_and_releases_after_it_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_ignores_its_cancellation_is_aborted() {
+async fn a_task_that_ignores_its_cancellation_is_aborted_and_the_log_says_so() {
+    let (log, _guard) = Log::capture();
     let world = World::start().await;
     let lock = spindle(&world, "a");
     let cancel = CancellationToken::new();
@@ -150,6 +152,9 @@ async fn a_task_that_ignores_its_cancellation_is_aborted() {
     assert!(waited >= Duration::from_secs(5) && waited < LEASE, "the stop limit: {waited:?}");
     assert_eq!(running.load(Ordering::SeqCst), 0);
     assert!(world.is_released());
+    let aborted = log.the("did not, and is aborted");
+    assert!(aborted.level == Level::WARN && aborted.says("why=Cancelled"), "{aborted:?}");
+    assert!(aborted.says("lock=job id=a token="), "{aborted:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -371,6 +376,22 @@ async fn an_error_of_the_task_gives_the_lock_to_others_and_the_pauses_grow() {
         assert!(*pause <= LEASE * (expected + 1), "{pauses:?}");
     }
     assert_eq!(leading.ends().await.unwrap(), Some(4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_the_task_that_another_holder_ends_is_not_said_of_requests() {
+    let world = World::start().await;
+    let (log, _guard) = Log::capture();
+    let lock = spindle(&world, "a");
+    let options = LeadOptions::default().pauses(LEASE, LEASE);
+    let _leading = lead_with(options, &lock, &CancellationToken::new(), |_| async {
+        Err::<(), _>("out of paper")
+    });
+    until("its task has failed", || lock.health().trouble).await;
+    let b = world.elect("b").await;
+    until("it is no trouble any more", || lock.health().is_ready().then_some(())).await;
+    assert!(log.saying("fail no more").is_empty(), "{:#?}", log.lines());
+    b.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

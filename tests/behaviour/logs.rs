@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use spindle::health::Role;
 use spindle::{CancellationToken, TermEnd};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
@@ -192,6 +193,24 @@ fn a_runtime_that_goes_before_the_release_is_not_said_to_have_released() {
     let gone = log.the("the loop is gone");
     assert!(gone.level == Level::WARN && gone.says("lease has run out"), "{gone:?}");
     assert!(log.saying("Released").is_empty() && log.saying("released").is_empty());
+}
+
+#[test]
+fn a_service_that_is_done_with_its_lock_ends_without_a_warning() {
+    let (log, _guard) = Log::capture();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    let handle = runtime.block_on(async {
+        let world = World::start().await;
+        let lock = world.lock("a").build().unwrap();
+        lock.acquire().await.unwrap().release().await;
+        until("it is idle", || (lock.health().role == Role::Idle).then_some(())).await;
+        lock
+    });
+    // As `main` returns after its last `lead`.
+    drop(runtime);
+    assert_eq!(handle.health().role, Role::Ended);
+    assert!(log.lines().iter().all(|line| line.level == Level::INFO), "{:#?}", log.lines());
 }
 
 #[tokio::test(start_paused = true)]

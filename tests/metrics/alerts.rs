@@ -6,7 +6,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_util::MetricKindMask;
 use spindle::job::JobOutcome;
 use spindle::testing::Clock;
-use spindle::{CancellationToken, LockTable, RunHandle, Spindle};
+use spindle::{CancellationToken, LeadOptions, LockTable, RunHandle, Spindle};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{advance, sleep};
@@ -52,6 +52,13 @@ impl Service {
     async fn pass(&mut self, time: Duration, alerts: &[(&'static str, u32)]) {
         self.scrape(time).await;
         self.recording.expect(alerts);
+    }
+
+    /// The value that a scrape shows now.
+    fn gauge(&self, name: &str, lock: &str) -> String {
+        let (text, series) = (self.exporter.render(), format!("{name}{{lock=\"{lock}\"}} "));
+        let value = text.lines().find_map(|line| line.strip_prefix(&*series));
+        value.expect("there is such a series").to_string()
     }
 
     async fn scrape(&mut self, time: Duration) {
@@ -106,9 +113,26 @@ async fn alerts_fire_once_for_a_cause_and_never_for_what_ended_well() {
     let leading: Vec<_> = (0..50).map(|n| service.lead(&format!("late-{n}"))).collect();
     service.pass(MINUTE, &[]).await;
     service.emulator.inject(Fault::any().effect(Effect::Fail(Code::Unavailable)));
-    service.pass(MINUTE * 3, &[("SpindleOutOfContact", 1)]).await;
+    // One caller gives up meanwhile.
+    let (given_up, ()) = tokio::join!(
+        report.acquire_within(MINUTE),
+        service.pass(MINUTE * 3, &[("SpindleOutOfContact", 1)])
+    );
+    assert!(given_up.unwrap_err().is_not_acquired());
     service.emulator.clear_faults();
     service.pass(MINUTE, &[]).await;
+    assert_eq!(service.gauge("spindle_contact_age_seconds", "report"), "0");
+
+    // The task of a leader fails, and nobody leads in the pause.
+    let options = LeadOptions::default().pauses(MINUTE * 3, MINUTE * 3);
+    let cancel = CancellationToken::new();
+    let failing = report.lead_with(options, cancel.clone(), |_| async { Err::<(), _>("no paper") });
+    tokio::join!(async { failing.await.unwrap() }, async {
+        service.pass(MINUTE, &[("SpindleNoLeader", 1)]).await;
+        cancel.cancel();
+    });
+    service.pass(MINUTE, &[]).await;
+    assert_eq!(service.gauge("spindle_contending", "report"), "0");
 
     // The runtime is blocked again and again, for all of them.
     for _ in 0..5 {

@@ -247,8 +247,9 @@ impl Instance {
             Answer::Rejected(_) => self.back_off(now, back_off),
             _ => {
                 self.release_failed(now);
-                if now < until {
-                    let turn = Turn::Due(self.retry(now));
+                let retry = self.retry(now);
+                if retry.at < until {
+                    let turn = Turn::Due(retry);
                     self.phase = Phase::Releasing(Releasing { turn, ..release });
                 } else {
                     self.back_off(now, back_off);

@@ -165,6 +165,14 @@ impl Instance {
         matches!(self.phase, Phase::Releasing(_))
     }
 
+    /// Returns when the release that is under way, if one is, ends without an answer.
+    pub fn release_until(&self) -> Option<Moment> {
+        match &self.phase {
+            Phase::Releasing(release) => Some(release.until),
+            _ => None,
+        }
+    }
+
     /// Returns true if nothing is under way and nothing is held: a contender between two polls.
     pub fn is_standing_by(&self) -> bool {
         matches!(self.phase, Phase::Standby { .. })
