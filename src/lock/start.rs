@@ -48,7 +48,7 @@ impl Spindle {
         if let Err(error) = self.begin(Demand::Always, cancel, sender) {
             // A service may await the handle no sooner than at its end.
             let id = self.id();
-            say(|| tracing::warn!(lock, id, %error, "`run` is refused"));
+            say(|| tracing::warn!(lock, id, %error, "run is refused"));
             let (sender, result) = oneshot::channel();
             // The receiver is right here.
             let _ = sender.send(Err(error));
