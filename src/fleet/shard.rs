@@ -261,11 +261,14 @@ impl Worker {
         let stop_limit = lock.settings().map(|settings| settings.stop_limit).unwrap_or_default();
         let ended = lock::run(&guard, &orders, stop_limit, work).await;
         let is_lost = matches!(ended, Ended::Stopped(Why::Lost, _) | Ended::Unstoppable(..));
+        // A loss is told at once, what is given up once it is released.
         let gained = (!is_lost).then_some(gained);
         let info = leaves.lock().unwrap_or_else(PoisonError::into_inner).take();
         let info = info.map(|text| format!("{HANDED_OVER}{text}"));
         let finished = self.end(guard, &lock, ended, began.elapsed(), info).await;
-        gained.into_iter().for_each(Gained::given_up);
+        if let Some(gained) = gained {
+            gained.given_up();
+        }
         finished
     }
 
