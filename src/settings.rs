@@ -175,7 +175,9 @@ impl LockBuilder {
     /// Sets how long a term lives without a successful heartbeat until it is cancelled; by default
     /// 0.8 of the lease. The rest of the lease is then the time that work has to stop.
     ///
-    /// More than the heartbeat interval, and less than the lease less the margin.
+    /// More than the heartbeat interval, and less than the lease less the margin. What it is longer than
+    /// the interval by is the time in which a heartbeat must succeed. If that is shorter than the
+    /// slowest usual commit, terms are lost while all is well.
     pub fn renew_deadline(mut self, deadline: Duration) -> LockBuilder {
         self.renew_deadline = Some(deadline);
         self

@@ -146,7 +146,8 @@ impl Spindle {
 
     /// Polls once, and takes the lock if it is vacant: never held, released, or expired, however
     /// recently. Returns nothing if it is not; [`known_leader`](Spindle::known_leader) then says
-    /// who holds it.
+    /// who holds it. [`inspect`](crate::LockTable::inspect) says what else stands in the way, such as
+    /// a promise to a successor.
     ///
     /// It starts the loop as [`acquire`](Spindle::acquire) does, and overtakes those who wait in
     /// this process only if the lock is vacant right now.
