@@ -43,12 +43,12 @@ impl Fence {
     /// # }
     /// ```
     pub fn predicate(&self) -> String {
-        // The table is an identifier, checked when the lock was built or the fence was read; all
-        // that is data is a parameter.
+        // The table is an identifier, checked when the lock was built or the fence was read, and may be
+        // a keyword; all that is data is a parameter.
         format!(
-            "EXISTS (SELECT 1 FROM {table} AS fence WHERE fence.name = @fence_lock \
+            "EXISTS (SELECT 1 FROM `{table}` AS fence WHERE fence.name = @fence_lock \
              AND fence.token = @fence_token AND fence.writer = @fence_writer)",
-            table = self.table
+            table = self.table.replace('.', "`.`")
         )
     }
 

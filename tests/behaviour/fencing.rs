@@ -9,13 +9,15 @@ use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::google_cloud_spanner::{self as client};
-use spindle::{Error, Fence};
+use spindle::{Error, Fence, LockTable};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use crate::world::{LEASE, LOCK, keys, leader, nanoseconds, order, timed, travelled};
+use crate::world::{
+    DATABASE, LEASE, LOCK, keys, leader, lock_of, nanoseconds, order, timed, travelled,
+};
 
 /// Writes one order under the fence, in somebody else's transaction.
 async fn write(client: &DatabaseClient, fence: &Fence, id: &str) -> Result<(), Error> {
@@ -339,8 +341,8 @@ async fn dml_with_the_fences_predicate_changes_nothing_after_the_term() {
     let (world, a, fence, client) = leader().await;
     let fence = travelled(&fence);
     fence.write(&client, [order("o-1"), order("o-2")]).await.unwrap();
-    let delete = |id: &'static str| {
-        let (fence, client) = (fence.clone(), client.clone());
+    let delete = |fence: Fence, id: &'static str| {
+        let client = client.clone();
         async move {
             let runner = client.read_write_transaction().build();
             let run = runner.run(move |transaction: ReadWriteTransaction| {
@@ -352,10 +354,17 @@ async fn dml_with_the_fences_predicate_changes_nothing_after_the_term() {
             run.await.unwrap().result
         }
     };
-    assert_eq!(delete("o-1").await, 1);
+    assert_eq!(delete(fence.clone(), "o-1").await, 1);
     assert!(a.lock.resign().await);
-    assert_eq!(delete("o-2").await, 0);
+    assert_eq!(delete(fence, "o-2").await, 0);
     assert_eq!(world.orders(), ["o-2"]);
+    // A table may be called by a keyword.
+    let ddl = LockTable::DDL.replace("locktable", "`order`");
+    let database = world.spanner.database(DATABASE).unwrap();
+    database.change_schema(&spindle_emulator::sql::parse_ddl(&ddl).unwrap()).unwrap();
+    let table = LockTable::connect_to(world.spanner.endpoint(), DATABASE, "order");
+    let guard = lock_of(&table, LOCK).build().unwrap().acquire().await.unwrap();
+    assert_eq!(delete(guard.fence(), "o-2").await, 1);
 }
 
 #[tokio::test(start_paused = true)]
