@@ -348,18 +348,20 @@ impl LockBuilder {
             );
         }
         if !(LEASE_MIN..=LEASE_MAX).contains(&at_most) {
-            return refuse(format!("at most {at_most:?}; expected {LEASE_MIN:?} to {LEASE_MAX:?}"));
+            return refuse(format!(
+                "`at_most` {at_most:?}; expected {LEASE_MIN:?} to {LEASE_MAX:?}"
+            ));
         }
         if at_least.is_zero() || at_least > at_most {
             return refuse(format!(
-                "at least {at_least:?}; more than zero and no more than at most {at_most:?}"
+                "`at_least` {at_least:?}; more than zero and no more than `at_most` {at_most:?}"
             ));
         }
         let usual = (at_least / 10).clamp(START_LIMIT_MIN, START_LIMIT_MAX).min(at_most);
         let start_limit = self.start_limit.unwrap_or(usual);
         if start_limit > at_most || self.start_limit.is_some_and(|limit| limit.is_zero()) {
             return refuse(format!(
-                "start limit {start_limit:?}; more than zero and no more than at most {at_most:?}"
+                "start limit {start_limit:?}; more than zero and no more than `at_most` {at_most:?}"
             ));
         }
         self.lease = at_most;

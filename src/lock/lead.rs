@@ -15,7 +15,8 @@ impl Spindle {
     /// an error or `cancel` is cancelled.
     ///
     /// Each time that the lock is won, `work` is called with the term, and what it returns is run
-    /// as a task of its own.
+    /// as a task of its own. Nothing happens before the future is polled, other than with
+    /// [`run`](Spindle::run): await it, or spawn a task that does and has a clone of this handle.
     ///
     /// - **It returns an error**: the lock is released. The instance pauses, 1 s at first and up to
     ///   60 s after more failures, and contends again. The error, or a cause of it, may say that

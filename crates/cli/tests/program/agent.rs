@@ -334,8 +334,8 @@ async fn a_job_whose_settings_cannot_work_is_refused() {
     let world = World::start().await;
     let agent = agent(&world, &[]).await;
     for (field, value, named) in [
-        ("at_most", "1ms", "at most 1ms"),
-        ("at_least", "61s", "at least 61s"),
+        ("at_most", "1ms", "`at_most` 1ms"),
+        ("at_least", "61s", "`at_least` 61s"),
         ("start_limit", "61s", "start limit 61s"),
         ("lease", "30s", "lease"),
         ("id", "", "id"),
