@@ -48,7 +48,8 @@ pub(crate) async fn within<T>(
 /// **Dropping** it stops the renewal at once. The instance's loop then sends the release at the
 /// next chance, and nobody hears how it went. So the lock is free soon after a drop, not by then.
 /// If the process or its runtime ends first, the lock is free only when the lease has run out. Use
-/// [`release`](Guard::release) where that matters. A leaked guard is held for ever.
+/// [`release`](Guard::release) where that matters. A leaked guard is held for ever. Rust drops what is
+/// bound to `_` at once: write `let _guard = …`, not `let _ = …`.
 ///
 /// A guard keeps the instance's loop alive, like any other handle.
 ///

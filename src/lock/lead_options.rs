@@ -12,7 +12,7 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(60);
 
 /// The values that a task of [`lead`](crate::Spindle::lead) may return: nothing, or a `Result`
-/// whose error is, or can be made, a boxed [`std::error::Error`].
+/// whose error is, or can be made, a `Box<dyn std::error::Error + Send + Sync>`.
 #[diagnostic::on_unimplemented(
     message = "a task of `lead` returns `()` or a `Result`, not `{Self}`",
     label = "return `Ok(…)` of it",
