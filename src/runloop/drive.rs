@@ -525,10 +525,11 @@ impl<R> Drop for Driver<R> {
     fn drop(&mut self) {
         let held = self.published.has_lock();
         self.published.loop_ended(self.finished);
+        let is_wanted = self.demand == Demand::Always || self.waiters.is_any_there();
         // A service that is done with its lock ends so, with its runtime.
-        let rests = !self.wanted && held.is_none() && self.leaving.is_none();
+        let is_missed = is_wanted || held.is_some() || self.leaving.is_some();
         // A second panic would end the process, if the log had one.
-        if !self.finished && !rests && !std::thread::panicking() {
+        if !self.finished && is_missed && !std::thread::panicking() {
             self.journal.loop_gone(held, self.leaving.as_ref().map(|leaving| leaving.token));
         }
     }

@@ -154,6 +154,11 @@ impl Waiters {
         !self.waiting.is_empty()
     }
 
+    /// Returns true if somebody waits who has not gone unnoticed.
+    pub(crate) fn is_any_there(&self) -> bool {
+        self.waiting.iter().any(|waiter| !waiter.reply.is_closed())
+    }
+
     pub(crate) fn add(&mut self, waiter: Waiter) {
         self.waiting.push_back(waiter);
     }
