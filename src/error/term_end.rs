@@ -25,7 +25,8 @@ pub enum TermEnd {
     /// No heartbeat succeeded within the renew deadline. The time of a
     /// [`run_once`](crate::LockBuilder::run_once), which sends none, ends so too.
     OutOfContact,
-    /// The lease ran out before anything could be said; the process or its machine was paused.
+    /// The lease ran out before anything could be said: the process or its machine was paused, or its
+    /// runtime was blocked.
     Expired,
     /// The loop is gone: it panicked, or its runtime shut down.
     Abandoned,

@@ -68,7 +68,7 @@ Exit codes:
 const SERVE_HELP: &str = "\
   /         The page: who holds what now, and each lock's terms of up to an hour
   /metrics  For Prometheus, one series for each lock
-  /healthz  200 if a poll of the table within the last 10 s succeeded, otherwise 503
+  /healthz  200 if the last poll of the table succeeded, at most 10 s ago, otherwise 503
 
 It only reads: at most one poll of the table a second while somebody watches or scrapes, and at most
 ten old versions of rows a second for the terms of the locks on somebody's screen. There is no

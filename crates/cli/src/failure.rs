@@ -81,6 +81,9 @@ const ROLE: &str = "grant these credentials roles/spanner.databaseUser on the da
      (roles/spanner.databaseReader is enough to look), by `gcloud spanner databases \
      add-iam-policy-binding DATABASE --instance=INSTANCE --member=… --role=…`";
 
+const SLOW: &str = "the connection was made, and then no answer came in time: `spindle doctor` measures how \
+     slow Spanner is";
+
 const ANSWERED: &str = "the connection works, and this is Spanner's answer: see its quotas, its load and its status \
      page";
 
@@ -110,6 +113,8 @@ impl From<spindle::Error> for Failure {
         }
         match error.spanner() {
             Some(source) => refused(text, source),
+            // Every command has connected before it asks.
+            None if error.is_retryable() => Failure::new(Code::Unreachable, text).cure(SLOW),
             None => unreachable(text, false),
         }
     }

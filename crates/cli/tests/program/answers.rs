@@ -159,6 +159,10 @@ async fn the_same_cause_has_the_same_code_and_each_error_its_cure() {
         assert!(full.hits() > 0 && !ran.err.contains("listens"), "{ran:?}");
         full.remove();
     }
+    let slow = Fault::on(Rpc::StreamingRead).effect(Effect::Stall);
+    world.emulator.inject(slow);
+    let ran = world.run(&["show", "billing"]).await.ends(3).complains("measures how slow");
+    assert!(!ran.err.contains("listens"), "{ran:?}");
 }
 
 #[tokio::test]
