@@ -25,6 +25,8 @@ const READERS_MAX: usize = 1_000;
 /// Pauses after failures: at first, and at most, unless a poll is longer.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_LONGEST: Duration = Duration::from_secs(10);
+/// So many times a caller that only tries repeats a second commit that lost to other transactions.
+const RACES_MAX: u32 = 3;
 
 /// The result of a try to begin the second term.
 enum Tried {
@@ -105,7 +107,8 @@ impl RwLock {
                     fruitless = 0;
                     longest.saturating_add(Duration::from_millis(1)).min(poll)
                 }
-                Err(error) if error.is_config() || error.is_schema() || !waits => {
+                Err(error) if error.is_config() || error.is_schema() => return Err(error),
+                Err(error) if !waits && (fruitless >= RACES_MAX || !error.may_be_anothers()) => {
                     return Err(error);
                 }
                 Ok(Tried::Again) | Err(_) => {

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use google_cloud_gax::error::rpc::Code;
 use spindle_protocol::{Moment, StoredRow, Succession, Timestamp};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -256,7 +255,7 @@ where
     let guard = match tried {
         Ok(guard) => guard,
         // Others got in the way for as long as it could be started; the row may tell who won.
-        Err(NotGranted::Failed(error)) if error.code() == Some(Code::Aborted) => {
+        Err(NotGranted::Failed(error)) if error.may_be_anothers() => {
             return not_started(lock.table(), &settings, start).await;
         }
         Err(NotGranted::Failed(error)) => return Err(error),

@@ -216,8 +216,7 @@ impl Waiters {
             // A lost race says nothing of who won it; the next poll does.
             Ok(None) => None,
             Err(error) => {
-                let lost_race = error.code() == Some(google_cloud_gax::error::rpc::Code::Aborted);
-                (!lost_race || now > until).then(|| NotGranted::Failed(error.clone()))
+                (!error.may_be_anothers() || now > until).then(|| NotGranted::Failed(error.clone()))
             }
         });
     }

@@ -287,6 +287,24 @@ async fn a_try_whose_writes_fail_ends_with_the_reason() {
     }
 }
 
+/// On Google's emulator each transaction ends the others of its session.
+#[tokio::test(start_paused = true)]
+async fn a_try_whose_transaction_another_one_ended_has_the_lock_all_the_same() {
+    for code in [Code::Aborted, Code::NotFound, Code::FailedPrecondition] {
+        let world = World::start().await;
+        let lock = spindle(&world, "a");
+        for _ in 0..2 {
+            world.spanner.inject(Fault::on(Rpc::Commit).times(3).effect(Effect::Fail(code)));
+            let (won, took) = timed(lock.try_acquire()).await;
+            won.unwrap().expect("nobody has it").release().await;
+            assert!(took < LEASE, "{code:?}: {took:?}");
+        }
+        world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::Fail(code)));
+        let (refused, took) = timed(timeout(EVENTUALLY, lock.try_acquire())).await;
+        assert!(refused.unwrap().is_err() && took < LEASE * 2, "{code:?}: {took:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_named_successor_has_first_refusal_and_then_anyone() {
     let world = World::start().await;

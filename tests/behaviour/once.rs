@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use spindle::job::{JobOutcome, RunState};
 use spindle::{Holding, Term};
+use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
@@ -259,12 +260,15 @@ async fn a_job_that_others_get_in_the_way_of_is_skipped_or_too_late_and_no_error
     let aborted = world.spanner.inject(reads);
     assert!(runs(&world, "a").await);
     assert_eq!(aborted.hits(), 2);
-    // Its commits are aborted for longer than it may be started.
-    sleep(AT_LEAST).await;
-    let commits = Fault::on(Rpc::Commit).table("locktable").effect(Effect::Abort);
-    let aborted = world.spanner.inject(commits);
-    let once = world.lock("b").run_once(AT_LEAST, AT_MOST, short);
-    let outcome = timeout(EVENTUALLY, once).await.unwrap().unwrap();
-    assert!(matches!(outcome, JobOutcome::TooLate { .. }), "{outcome:?}");
-    assert!(aborted.hits() > 0);
+    // Its transactions end for longer than it may be started.
+    for effect in [Effect::Abort, Effect::Fail(Code::NotFound)] {
+        sleep(AT_LEAST).await;
+        let commits = Fault::on(Rpc::Commit).table("locktable").effect(effect);
+        let ended = world.spanner.inject(commits);
+        let once = world.lock("b").run_once(AT_LEAST, AT_MOST, short);
+        let outcome = timeout(EVENTUALLY, once).await.unwrap().unwrap();
+        assert!(matches!(outcome, JobOutcome::TooLate { .. }), "{effect:?}: {outcome:?}");
+        assert!(ended.hits() > 0);
+        ended.remove();
+    }
 }

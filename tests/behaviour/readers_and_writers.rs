@@ -58,6 +58,22 @@ async fn stopped(world: &World) {
     until("a writer stops new readers", is_stopped).await;
 }
 
+/// Each is two commits, and the second one loses.
+#[tokio::test(start_paused = true)]
+async fn a_try_to_write_that_lost_to_another_transaction_writes_all_the_same() {
+    for code in [Code::Aborted, Code::NotFound, Code::FailedPrecondition] {
+        let world = World::start().await;
+        let lock = lock(&world, "a");
+        let lost = || Fault::on(Rpc::Commit).skip(1).effect(Effect::Fail(code));
+        world.spanner.inject(lost().times(2));
+        let writing = lock.try_write().await.unwrap().expect("nobody reads");
+        assert_eq!(writing.release().await, ReleaseOutcome::Released);
+        let always = world.spanner.inject(lost());
+        assert!(timeout(LEASE, lock.try_write()).await.unwrap().is_err(), "{code:?}");
+        always.remove();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn many_read_at_once_and_one_writes_alone() {
     let world = World::start().await;
