@@ -525,7 +525,7 @@ impl<R> Drop for Driver<R> {
     fn drop(&mut self) {
         let held = self.published.has_lock();
         self.published.loop_ended(self.finished);
-        let is_wanted = self.demand == Demand::Always || self.waiters.is_any_there();
+        let is_wanted = self.demand == Demand::Always || self.waiters.is_any_alive();
         // A service that is done with its lock ends so, with its runtime.
         let is_missed = is_wanted || held.is_some() || self.leaving.is_some();
         // A second panic would end the process, if the log had one.

@@ -154,8 +154,8 @@ impl Waiters {
         !self.waiting.is_empty()
     }
 
-    /// Returns true if somebody waits who has not gone unnoticed.
-    pub(crate) fn is_any_there(&self) -> bool {
+    /// Returns true if a caller still waits: one that dropped its future may be in the queue yet.
+    pub(crate) fn is_any_alive(&self) -> bool {
         self.waiting.iter().any(|waiter| !waiter.reply.is_closed())
     }
 
