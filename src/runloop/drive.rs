@@ -310,10 +310,10 @@ impl<R: LockRow> Driver<R> {
 
     fn measure(&mut self, now: Moment) {
         let remaining = self.published.term().map(|term| term.remaining()).unwrap_or_default();
-        if !self.wanted {
+        let contends = self.wanted || self.published.health_record().is_led();
+        if !contends {
             self.meter.rests();
         }
-        let contends = self.wanted || self.published.health_record().is_led();
         self.meter.turns(now, remaining, self.settings.timing.lease, contends);
     }
 

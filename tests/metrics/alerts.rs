@@ -6,7 +6,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_util::MetricKindMask;
 use spindle::job::JobOutcome;
 use spindle::testing::Clock;
-use spindle::{CancellationToken, LeadOptions, LockTable, RunHandle, Spindle};
+use spindle::{CancellationToken, LeadOptions, LockTable, RunHandle, Spindle, Term};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{advance, sleep};
@@ -146,6 +146,30 @@ async fn alerts_fire_once_for_a_cause_and_never_for_what_ended_well() {
     invoices.stop().await;
     service.pass(MINUTE * 10, &[]).await;
     service.recording.judge("alerts-of-a-service");
+}
+
+/// A `lead` goes on wanting the lock when it loses it.
+#[tokio::test(start_paused = true)]
+async fn the_age_of_contact_only_grows_in_an_outage_that_costs_a_leader_its_lock() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let service = Service::start(recorder.handle()).await;
+    let ledger = service.table.lock("ledger").id("a").lease(LEASE).clock(Clock::runtime());
+    let ledger = ledger.build().unwrap();
+    let leading = ledger.clone();
+    tokio::spawn(async move {
+        leading.lead(CancellationToken::new(), async |term: Term| term.cancelled().await).await
+    });
+    sleep(LEASE).await;
+    assert!(ledger.has_lock().is_some());
+    service.emulator.inject(Fault::any().effect(Effect::Fail(Code::Unavailable)));
+    let mut ages = vec![0.0];
+    for _ in 0..40 {
+        sleep(Duration::from_secs(1)).await;
+        ages.push(service.gauge("spindle_contact_age_seconds", "ledger").parse::<f64>().unwrap());
+    }
+    assert!(ledger.has_lock().is_none() && ages[40] > 20.0, "{ages:?}");
+    assert!(ages.is_sorted(), "{ages:?}");
 }
 
 #[tokio::test(start_paused = true)]
