@@ -50,7 +50,7 @@ pub(crate) enum Kind {
     /// The table in the database is not the one that the library needs.
     Schema(String),
     /// The session that the client holds exists no more, and the client never makes a new one.
-    SessionLost { owner: String },
+    SessionLost { owner: String, cure: &'static str },
     /// The runtime on which a connection was being made is gone, or the client panicked.
     Disconnected { database: String },
     /// Spanner refuses the caller.
@@ -250,7 +250,7 @@ impl Error {
     }
 
     /// Returns true if the client's session is gone. That client will not recover by itself: make a
-    /// new one.
+    /// new one. A lock table with a connection of its own does that at its next call.
     pub fn is_session_lost(&self) -> bool {
         matches!(*self.0, Kind::SessionLost { .. })
     }

@@ -31,11 +31,9 @@ impl fmt::Display for Error {
             Kind::Disconnected { database } => {
                 write!(f, "database `{database}`: the connection was lost while it was made")
             }
-            Kind::SessionLost { owner } => write!(
-                f,
-                "{owner}: its session is gone; a client never makes a new one, a lock table with a \
-                 connection of its own does"
-            ),
+            Kind::SessionLost { owner, cure } => {
+                write!(f, "{owner}: its session is gone; {cure}")
+            }
             Kind::Denied { doing, source } => write_refusal(f, doing, source, true),
             Kind::Failed { doing, source } => write_refusal(f, doing, source, false),
             Kind::Unknown { doing, source: Some(source) } => {

@@ -78,9 +78,15 @@ async fn a_server_that_was_restarted_empty_is_used_again_once_the_table_is_back(
 #[tokio::test(start_paused = true)]
 async fn a_connection_of_ones_own_survives_the_loss_of_its_session() {
     let world = World::start().await;
-    let a = world.elect("a").await;
+    let (a, operator) = (world.elect("a").await, world.table());
+    operator.check().await.unwrap();
     let token = a.lock.has_lock();
     world.spanner.restart(Restart::keep()).await.unwrap();
+    // Its connection is closed; the next one has no session.
+    assert!(operator.inspect(LOCK).await.unwrap_err().is_retryable());
+    let lost = operator.inspect(LOCK).await.unwrap_err();
+    assert!(lost.is_session_lost() && lost.to_string().contains("the next call"), "{lost}");
+    operator.inspect(LOCK).await.unwrap();
     sleep(LEASE * 5).await;
     assert_eq!(a.lock.has_lock(), token, "a new session is made within the lease");
     assert!(a.lock.health().is_ready());

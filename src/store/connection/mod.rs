@@ -138,17 +138,22 @@ impl Connection {
     ///
     /// Says how to go on where there is none to be made.
     pub(crate) fn session_lost(&self, lost: &TimedClient) -> Error {
-        let owner = match (&*self.origin, &lost.origin) {
+        let (owner, cure) = match (&*self.origin, &lost.origin) {
             (Origin::Own(own), Some(client)) => {
                 own.discard(client);
-                match &own.target {
+                let owner = match &own.target {
                     Ok(target) => format!("the connection to `{}`", target.database),
                     Err(_) => "the connection".to_string(),
-                }
+                };
+                (owner, "the next call makes a new one")
             }
-            _ => "the client that was given".to_string(),
+            _ => {
+                let cure = "a client never makes a new one, a lock table with a connection of its own \
+                            does";
+                ("the client that was given".to_string(), cure)
+            }
         };
-        Error::new(Kind::SessionLost { owner })
+        Error::new(Kind::SessionLost { owner, cure })
     }
 }
 
