@@ -244,6 +244,11 @@ async fn what_waiting_cannot_cure_is_said_at_once() {
     let refused = timeout(EVENTUALLY, lock.acquire()).await.unwrap().unwrap_err();
     assert!(refused.is_schema(), "{refused}");
     assert!(timeout(EVENTUALLY, lock.try_acquire()).await.unwrap().unwrap_err().is_schema());
+    let elsewhere = DATABASE.replace("/databases/", "/databases/no-");
+    let table = LockTable::connect_to(world.spanner.endpoint(), elsewhere, "locktable");
+    let lock = lock_of(&table, LOCK).build().unwrap();
+    let (refused, took) = timed(lock.try_acquire()).await;
+    assert!(took < LEASE, "{took:?}: {}", refused.unwrap_err());
 }
 
 #[tokio::test(start_paused = true)]
