@@ -15,6 +15,9 @@ use crate::tables::Version;
 /// this time. It is longer than anybody is kept from polling.
 const RECENT: Duration = Duration::from_secs(15);
 
+/// A member counts so many leases after its join at the latest, whoever died early before that.
+const SETTLING_LEASES_MAX: u64 = 10;
+
 pub fn judge(evidence: &Evidence, lease: Duration) -> Vec<Violation> {
     let contest = Contest::of(evidence, lease);
     let mut violations = contest.highest_leads();
@@ -59,8 +62,8 @@ impl<'a> Contest<'a> {
         rank(id) > rank(than)
     }
 
-    /// A leader that preempts doesn't lead on beside a member of higher rank that has not had the lock
-    /// in that membership.
+    /// A leader that preempts doesn't lead on beside a member of higher rank that counts and has not had
+    /// the lock in that membership.
     fn highest_leads(&self) -> Vec<Violation> {
         let limit = self.target.rank_limit();
         let mut violations = Vec::new();
@@ -68,7 +71,8 @@ impl<'a> Contest<'a> {
         for term in self.terms.iter().filter(preempts) {
             for member in self.members.iter().filter(|member| self.is_higher(&member.id, &term.id))
             {
-                let both = (term.token.max(member.token), term.last().min(member.last()));
+                let both =
+                    (term.token.max(self.counts_from(member)), term.last().min(member.last()));
                 let is_too_long = both.1.saturating_sub(both.0) > nanoseconds(limit);
                 let is_excused = self.has_led(member, both.1) || self.has_led_beside(term, member);
                 if is_too_long && !is_excused && !in_part(both, self.exempt) {
@@ -81,6 +85,11 @@ impl<'a> Contest<'a> {
             }
         }
         violations
+    }
+
+    /// From then on the member counts for certain.
+    fn counts_from(&self, member: &Hold) -> u64 {
+        member.token + self.lease * SETTLING_LEASES_MAX
     }
 
     /// True if this one had the lock in this membership by then, or was promised it.
@@ -114,7 +123,7 @@ impl<'a> Contest<'a> {
         violations
     }
 
-    /// A vacant lock is left for a grace to each member that goes before.
+    /// A vacant lock is left for a grace to each member that goes before and counts.
     fn in_turn(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         let mut last = None;
@@ -133,6 +142,7 @@ impl<'a> Contest<'a> {
             let before = |member: &&Hold| {
                 Some(&*member.id) != last
                     && self.goes_before(&member.id, taker)
+                    && self.counts_from(member) <= vacant_from
                     && !self.has_held_recently(&member.id, later.token)
                     && member.is_live(vacant_from, later.token, self.lease)
             };
