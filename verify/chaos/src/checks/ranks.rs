@@ -1,6 +1,7 @@
 //! Checks that ranks decide who leads, by the rows of the lock and of its members.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::evidence::{Evidence, Property, Violation};
@@ -15,15 +16,18 @@ use crate::tables::Version;
 /// this time. It is longer than anybody is kept from polling.
 const RECENT: Duration = Duration::from_secs(15);
 
-/// A member counts so many leases after its join at the latest, whoever died early before that.
-const SETTLING_LEASES_MAX: u64 = 10;
-
 pub fn judge(evidence: &Evidence, lease: Duration) -> Vec<Violation> {
     let contest = Contest::of(evidence, lease);
     let mut violations = contest.highest_leads();
     violations.extend(contest.handed_up());
     violations.extend(contest.in_turn());
     violations
+}
+
+/// A life of a member. From `counts_from` on it counts for certain.
+struct Member {
+    life: Hold,
+    counts_from: u64,
 }
 
 /// The rows of one ranked lock.
@@ -33,7 +37,7 @@ struct Contest<'a> {
     /// Of the lock's own row, by commit.
     versions: Vec<&'a Version>,
     terms: Vec<Hold>,
-    members: Vec<Hold>,
+    members: Vec<Member>,
     exempt: Option<(u64, u64)>,
 }
 
@@ -48,7 +52,11 @@ impl<'a> Contest<'a> {
             lease: nanoseconds(lease),
             versions: versions.iter().filter(|version| version.key == key).collect(),
             terms: all.iter().filter(|hold| hold.key == key).cloned().collect(),
-            members: all.into_iter().filter(|hold| hold.key.starts_with(&members)).collect(),
+            members: joined(
+                all.into_iter().filter(|hold| hold.key.starts_with(&members)),
+                versions,
+                lease,
+            ),
             exempt: exempt_in_spanner(evidence, lease),
         }
     }
@@ -69,27 +77,24 @@ impl<'a> Contest<'a> {
         let mut violations = Vec::new();
         let preempts = |term: &&Hold| self.rank(&term.id).is_some_and(|rank| rank.preempts);
         for term in self.terms.iter().filter(preempts) {
-            for member in self.members.iter().filter(|member| self.is_higher(&member.id, &term.id))
+            for member in
+                self.members.iter().filter(|member| self.is_higher(&member.life.id, &term.id))
             {
                 let both =
-                    (term.token.max(self.counts_from(member)), term.last().min(member.last()));
+                    (term.token.max(member.counts_from), term.last().min(member.life.last()));
                 let is_too_long = both.1.saturating_sub(both.0) > nanoseconds(limit);
-                let is_excused = self.has_led(member, both.1) || self.has_led_beside(term, member);
+                let is_excused =
+                    self.has_led(&member.life, both.1) || self.has_led_beside(term, &member.life);
                 if is_too_long && !is_excused && !in_part(both, self.exempt) {
                     let what = format!(
                         "{} led under {} for more than {limit:?} beside the member {} of higher rank",
-                        term.id, term.token, member.id
+                        term.id, term.token, member.life.id
                     );
                     violations.push(Violation { property: Property::HighestLeads, what });
                 }
             }
         }
         violations
-    }
-
-    /// From then on the member counts for certain.
-    fn counts_from(&self, member: &Hold) -> u64 {
-        member.token + self.lease * SETTLING_LEASES_MAX
     }
 
     /// True if this one had the lock in this membership by then, or was promised it.
@@ -139,15 +144,15 @@ impl<'a> Contest<'a> {
             if last == Some(taker) || earlier.successor() == Some(taker) {
                 continue;
             }
-            let before = |member: &&Hold| {
-                Some(&*member.id) != last
-                    && self.goes_before(&member.id, taker)
-                    && self.counts_from(member) <= vacant_from
-                    && !self.has_held_recently(&member.id, later.token)
-                    && member.is_live(vacant_from, later.token, self.lease)
+            let before = |Member { life, counts_from }: &&Member| {
+                Some(&*life.id) != last
+                    && self.goes_before(&life.id, taker)
+                    && *counts_from <= vacant_from
+                    && !self.has_held_recently(&life.id, later.token)
+                    && life.is_live(vacant_from, later.token, self.lease)
             };
             let before: Vec<&str> =
-                self.members.iter().filter(before).map(|member| &*member.id).collect();
+                self.members.iter().filter(before).map(|member| &*member.life.id).collect();
             let owed = nanoseconds(self.target.grace()) * before.len() as u64;
             if later.token < vacant_from + owed {
                 let what = format!(
@@ -177,4 +182,37 @@ impl<'a> Contest<'a> {
             !in_part((earlier.committed(), later.committed() + 1), self.exempt)
         })
     }
+}
+
+/// Tells of each life when it counts. Those before it that died early, or were on trial when it came,
+/// make it count later, and an early death of its own most.
+fn joined(lives: impl Iterator<Item = Hold>, versions: &[Version], lease: Duration) -> Vec<Member> {
+    let lease = nanoseconds(lease);
+    let has_left = |life: &Hold, by: u64| {
+        let in_time = |version: &&Version| (life.token + 1..by).contains(&version.token);
+        let mut since = versions.iter().filter(in_time);
+        since.any(|version| version.key == life.key && version.heartbeat == 0)
+    };
+    let mut members: Vec<Member> = Vec::new();
+    for life in lives {
+        let before = members.iter().filter(|before| before.life.token < life.token);
+        // The last life of each, which the rows show.
+        let before: BTreeMap<&str, &Member> = before.map(|it| (&*it.life.id, it)).collect();
+        let is_early = |before: &&Member| {
+            before.life.last().min(life.token) < before.counts_from + lease
+                && !has_left(&before.life, life.token)
+        };
+        let leases = match before.get(&*life.id).copied().filter(is_early) {
+            Some(_) => 10,
+            None => match before.values().copied().filter(is_early).count() {
+                0 => 0,
+                1 => 2,
+                2 => 8,
+                _ => 10,
+            },
+        };
+        let counts_from = life.token + lease * leases;
+        members.push(Member { life, counts_from });
+    }
+    members
 }
