@@ -156,10 +156,12 @@ async fn the_age_of_contact_only_grows_in_an_outage_that_costs_a_leader_its_lock
     let service = Service::start(recorder.handle()).await;
     let ledger = service.table.lock("ledger").id("a").lease(LEASE).clock(Clock::runtime());
     let ledger = ledger.build().unwrap();
-    let leading = ledger.clone();
-    tokio::spawn(async move {
-        leading.lead(CancellationToken::new(), async |term: Term| term.cancelled().await).await
-    });
+    let (leader, cancel) = (ledger.clone(), CancellationToken::new());
+    let end = cancel.clone();
+    let leading =
+        tokio::spawn(
+            async move { leader.lead(end, async |term: Term| term.cancelled().await).await },
+        );
     sleep(LEASE).await;
     assert!(ledger.has_lock().is_some());
     service.emulator.inject(Fault::any().effect(Effect::Fail(Code::Unavailable)));
@@ -170,6 +172,12 @@ async fn the_age_of_contact_only_grows_in_an_outage_that_costs_a_leader_its_lock
     }
     assert!(ledger.has_lock().is_none() && ages[40] > 20.0, "{ages:?}");
     assert!(ages.is_sorted(), "{ages:?}");
+    // What ends later tells the recorder of another test.
+    service.emulator.clear_faults();
+    cancel.cancel();
+    leading.await.unwrap().unwrap();
+    drop(ledger);
+    sleep(LEASE).await;
 }
 
 #[tokio::test(start_paused = true)]
