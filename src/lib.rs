@@ -126,7 +126,7 @@
 //!
 //! # Runtime
 //!
-//! What waits, holds or asks Spanner needs a tokio runtime with its timers and its I/O, as
+//! Each call that waits, holds or asks Spanner needs a tokio runtime with its timers and its I/O, as
 //! `#[tokio::main]` makes it. Outside of any runtime it gives an error, which
 //! [`is_config`](Error::is_config). A lock on [a thread of its own](LockBuilder::own_thread) can be run
 //! and acquired anywhere.

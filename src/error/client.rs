@@ -64,7 +64,7 @@ pub fn told_by_client(error: &google_cloud_spanner::Error) -> String {
         Some(_) => error.to_string(),
         None if error.is_connect() || error.is_transport() => {
             let causes = with_causes(error);
-            // What a client's channels are left with. Only the text tells; it decides nothing.
+            // A client's channels are left with this. Only the text tells; it decides nothing.
             let hint = match causes.contains("worker closed") {
                 true => "the runtime that made this client is gone, and the client with it",
                 false => "see that the endpoint is right, and that this machine reaches it",

@@ -154,7 +154,7 @@ async fn wait<T>(
             () = lost => {}
         }
     }
-    // Who drops the future gives the task no time to stop.
+    // A caller that drops the future gives the task no time to stop.
     if !orders.dropped.is_cancelled() {
         let (lock, id, token) = (guard.lock(), guard.instance().id(), guard.token());
         say(

@@ -172,7 +172,7 @@ async fn the_age_of_contact_only_grows_in_an_outage_that_costs_a_leader_its_lock
     }
     assert!(ledger.has_lock().is_none() && ages[40] > 20.0, "{ages:?}");
     assert!(ages.is_sorted(), "{ages:?}");
-    // What ends later tells the recorder of another test.
+    // A loop that ends later tells the recorder of another test.
     service.emulator.clear_faults();
     cancel.cancel();
     leading.await.unwrap().unwrap();

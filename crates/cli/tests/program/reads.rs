@@ -186,7 +186,7 @@ async fn show_names_seize_where_a_dead_holder_has_a_long_lease() {
     let ran = world.run(&["show", "billing"]).await;
     assert!(ran.out.contains("not before") && !ran.out.contains("seize"), "{ran:?}");
     world.emulator.advance(Duration::from_secs(20));
-    // Who waits may have a longer lease, which the row does not tell.
+    // A contender may have a longer lease. The row does not tell it.
     world.run(&["show", "billing"]).await.says("at once, or when its own longer lease is over");
 }
 

@@ -68,6 +68,10 @@ fn a_leader_that_stays_beside_a_higher_rank_is_seen() {
     assert_eq!(broken(&stays("w1")), [Property::HighestLeads]);
     assert_eq!(broken(&stays("w4")), [], "it gives way to nobody");
     let mut evidence = stays("w1");
+    member(&mut evidence, "w2", 2_600, 2_650);
+    member(&mut evidence, "w3", 2_700, 2_750);
+    assert_eq!(broken(&evidence), [], "after two early deaths it counts eight leases later");
+    let mut evidence = stays("w1");
     lead(&mut evidence, "w5", 27_100, 40_000);
     assert_eq!(broken(&evidence), [Property::HighestLeads], "it came to lead too late");
     let mut evidence = stays("w1");
