@@ -1,4 +1,4 @@
-//! Rules of the repository itself: which module may use which, the listed public API, and sums in the docs.
+//! Rules of the repository itself: which module may use which, the listed public API, the stages, and what the docs name.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -209,4 +209,36 @@ fn the_states_that_safety_md_quotes_are_the_sum_of_its_tables() {
     let rows = page.lines().filter(|line| line.ends_with("| complete |"));
     let states = rows.map(|row| row.split('|').nth(3).unwrap().trim().replace(',', ""));
     assert_eq!(quoted, states.map(|states| states.parse::<u64>().unwrap()).sum::<u64>());
+}
+
+#[test]
+fn the_designs_map_around_the_library_names_files_that_exist() {
+    let design = fs::read_to_string("docs/design.md").unwrap();
+    let (_, map) = design.split_once("| to change, around the library | go to |").unwrap();
+    let rows: Vec<&str> =
+        map.trim_start().lines().take_while(|line| line.starts_with('|')).collect();
+    let names = rows.iter().flat_map(|row| row.split('`').skip(1).step_by(2));
+    let paths: Vec<&str> = names.filter(|name| name.contains('/')).collect();
+    assert!(paths.len() >= rows.len() - 1, "{rows:?}");
+    let gone: Vec<&&str> = paths.iter().filter(|path| !Path::new(path).exists()).collect();
+    assert!(gone.is_empty(), "docs/design.md, \"The modules\": {gone:?}");
+}
+
+/// A stage that no list names would never run.
+#[test]
+fn each_stage_of_the_gate_is_in_one_of_its_lists() {
+    let script = fs::read_to_string(".ci/run").unwrap();
+    let (lists, cases) = script.split_once("case $1 in").unwrap();
+    let (cases, _) = cases.split_once("esac").unwrap();
+    let listed = ["\nnames=(", "\nnightly=("].map(|list| {
+        let (_, names) = lists.split_once(list).unwrap();
+        names.split_once(')').unwrap().0.split_whitespace()
+    });
+    let mut listed: Vec<&str> = listed.into_iter().flatten().collect();
+    let is_name = |name: &str| name.chars().all(|it| it.is_ascii_lowercase() || it == '-');
+    let labels = cases.lines().filter_map(|line| line.strip_prefix("        ")?.split_once(')'));
+    let mut stages: Vec<&str> = labels.map(|(name, _)| name).filter(|it| is_name(it)).collect();
+    listed.sort_unstable();
+    stages.sort_unstable();
+    assert_eq!(listed, stages);
 }
