@@ -50,7 +50,8 @@ async fn measure(arguments: &[&str]) -> Result<(), Failure> {
             return Server::serve(&format!("{};\n{}", LockTable::DDL, fenced::ORDERS)).await;
         }
         ["holder", endpoint] => return hold(endpoint).await,
-        _ => {}
+        [] | ["handover" | "fenced"] => {}
+        _ => return Err(format!("no benchmark {arguments:?}").into()),
     }
     let mut server = Server::start()?;
     println!("{}", load());
