@@ -114,6 +114,32 @@ pub enum Fault {
     Edit,
 }
 
+/// The kinds by which a run counts its faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    Kill,
+    Stop,
+    /// A line goes wrong, or what is sent on it.
+    Cut,
+    Restart,
+    /// Not counted by kind.
+    Other,
+}
+
+impl Fault {
+    pub fn kind(self) -> FaultKind {
+        match self {
+            Fault::Kill => FaultKind::Kill,
+            Fault::Stop => FaultKind::Stop,
+            Fault::Cut | Fault::Silence | Fault::Slow | Fault::Lossy => FaultKind::Cut,
+            Fault::Restart | Fault::Outage => FaultKind::Restart,
+            Fault::Resign | Fault::Join | Fault::Leave | Fault::Delete | Fault::Edit => {
+                FaultKind::Other
+            }
+        }
+    }
+}
+
 /// A way in which a service's processes come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deploy {

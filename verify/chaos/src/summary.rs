@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::checks::{Evidence, Term, Violation, phase, terms, written_after};
 use crate::deploys::DeployFigures;
-use crate::history::{Event, Failure, Fault, Outcome, Phase, Record};
+use crate::history::{Event, Failure, Fault, FaultKind, Outcome, Phase, Record};
 use crate::setup::{READERS, Target, WRITERS, agent_of};
 use crate::tables::Version;
 
@@ -59,8 +59,8 @@ impl Figures {
         Ok(figures)
     }
 
-    fn count(&self, faults: &[Fault]) -> usize {
-        faults.iter().filter_map(|fault| self.faults.get(fault)).sum()
+    fn count(&self, kind: FaultKind) -> usize {
+        self.faults.iter().filter(|(fault, _)| fault.kind() == kind).map(|(_, count)| count).sum()
     }
 
     fn outcome(&self, outcome: Outcome) -> usize {
@@ -107,10 +107,10 @@ impl Figures {
              takeover_p50={:.0}ms takeover_p99={:.0}ms{again}",
             self.minutes,
             self.terms,
-            self.count(&[Fault::Kill]),
-            self.count(&[Fault::Stop]),
-            self.count(&[Fault::Cut, Fault::Silence, Fault::Slow, Fault::Lossy]),
-            self.count(&[Fault::Restart, Fault::Outage]),
+            self.count(FaultKind::Kill),
+            self.count(FaultKind::Stop),
+            self.count(FaultKind::Cut),
+            self.count(FaultKind::Restart),
             self.outcome(Outcome::Fenced),
             self.unfenced_late,
             self.availability * 100.0,

@@ -237,19 +237,24 @@ impl<'a> Nemesis<'a> {
                 self.say(Fault::Resign, Some(&id))?;
                 self.fleet.resign(&id).await?;
             }
-            _ => {
+            Plan::Cut => self.impair(id, Fault::Cut, LinkFault::Cut)?,
+            Plan::Silence => self.impair(id, Fault::Silence, LinkFault::Silent)?,
+            Plan::Slow => {
                 let delay = self.between(50, 400);
-                let (fault, link_fault) = match plan {
-                    Plan::Silence => (Fault::Silence, LinkFault::Silent),
-                    Plan::Slow => (Fault::Slow, LinkFault::Slow(delay)),
-                    _ => (Fault::Cut, LinkFault::Cut),
-                };
-                self.say(fault, Some(&id))?;
-                self.fleet.set(&id, link_fault)?;
-                self.becomes_faulty(&id);
-                self.later(300, 4_500, Repair::Clear(id, fault));
+                self.impair(id, Fault::Slow, LinkFault::Slow(delay))?;
             }
+            // These are done to the server or the fleet.
+            Plan::Restart | Plan::Outage | Plan::Lossy | Plan::Join => {}
         }
+        Ok(())
+    }
+
+    /// Has the line of a worker or an agent go wrong for a while.
+    fn impair(&mut self, id: String, fault: Fault, link_fault: LinkFault) -> Result<(), Failure> {
+        self.say(fault, Some(&id))?;
+        self.fleet.set(&id, link_fault)?;
+        self.becomes_faulty(&id);
+        self.later(300, 4_500, Repair::Clear(id, fault));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use svg::Document;
 use svg::node::element::Group;
 
 use crate::checks::Evidence;
-use crate::history::{Failure, Fault};
+use crate::history::{Failure, FaultKind};
 use crate::setup::Target;
 use lanes::Lane;
 use run::Run;
@@ -48,16 +48,15 @@ fn page(run: &Run, name: &str, legend: &[legend::Row], lanes: &[Lane]) -> Docume
 }
 
 fn title(run: &Run, name: &str) -> Group {
-    let faults = |wanted: &[Fault]| run.count(wanted);
     let line = format!(
-        "{:.0} seconds, {} terms, {} kills, {} stops, {} cut or slow lines, {} server failures; \
+        "{:.0} seconds, {} terms, {} kills, {} stops, {} cut, slow or lossy lines, {} server restarts; \
          late writes taken by the plain file: {}, by Spanner: {}",
         run.seconds(),
         run.terms.len(),
-        faults(&[Fault::Kill]),
-        faults(&[Fault::Stop]),
-        faults(&[Fault::Cut, Fault::Silence, Fault::Slow]),
-        faults(&[Fault::Restart, Fault::Outage, Fault::Lossy]),
+        run.count(FaultKind::Kill),
+        run.count(FaultKind::Stop),
+        run.count(FaultKind::Cut),
+        run.count(FaultKind::Restart),
         run.late.len(),
         run.late_accepted,
     );

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use crate::checks::{Evidence, Line, Term, terms};
-use crate::history::{Event, Failure, Fault, Record};
+use crate::history::{Event, Failure, Fault, FaultKind, Record};
 use crate::setup::{Rank, Target, WRITERS};
 
 pub struct Run<'a> {
@@ -88,9 +88,9 @@ impl<'a> Run<'a> {
         at.saturating_sub(self.begin) as f64 / 1e9
     }
 
-    /// How many of these faults there were.
-    pub fn count(&self, wanted: &[Fault]) -> usize {
-        let is = |record: &&Record| matches!(&record.event, Event::Fault { fault, .. } if wanted.contains(fault));
+    /// How many faults of this kind there were.
+    pub fn count(&self, kind: FaultKind) -> usize {
+        let is = |record: &&Record| matches!(&record.event, Event::Fault { fault, .. } if fault.kind() == kind);
         self.records.iter().filter(is).count()
     }
 
