@@ -3,7 +3,7 @@
 use stateright::{Model, Property};
 
 use crate::history::{Goal, Invariant};
-use crate::notes::Holds;
+use crate::notes::{Holds, Noted as _};
 use crate::progress::is_chosen;
 use crate::scenario::Scenario;
 use crate::steps::Step;
@@ -58,19 +58,15 @@ impl Model for LockModel {
                 "I8 a term that lives leaves one takeover row",
                 |model: &LockModel, world: &World| model.keeps_few_rows(world),
             ),
-            Invariant::I7.property(),
-            Invariant::I8.property(),
-            Invariant::Unasked.property(),
-            Invariant::KeptAway.property(),
         ]);
         properties.extend(self.scenario.expected.iter().map(|goal| goal.property()));
         properties
     }
 }
 
-/// Returns the properties that hold wherever there is a lock: I1 to I4, and the grace of a named successor.
+/// Returns the properties that hold wherever there is a lock: I1, I3, and each [`Invariant`] of a step.
 pub(crate) fn of_any_lock<M: Model<State: AsRef<World>>>() -> Vec<Property<M>> {
-    vec![
+    let mut properties = vec![
         Property::always("I1 at most one has the lock", |_, state: &M::State| {
             let world = state.as_ref();
             world.history.interfered || world.holders() <= 1
@@ -83,11 +79,9 @@ pub(crate) fn of_any_lock<M: Model<State: AsRef<World>>>() -> Vec<Property<M>> {
         Property::always("I3 no fenced write of an earlier term commits", |_, state: &M::State| {
             !state.as_ref().fence_lets_the_past_write()
         }),
-        Invariant::I2.property(),
-        Invariant::I4.property(),
-        Invariant::Contract.property(),
-        Invariant::Grace.property(),
-    ]
+    ];
+    properties.extend(Invariant::properties());
+    properties
 }
 
 impl LockModel {

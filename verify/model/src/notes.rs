@@ -4,10 +4,23 @@
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 
+use stateright::{Model, Property};
+
 /// A goal or a rule of a kind that `noted!` makes.
-pub trait Noted: Copy {
+pub trait Noted: Copy + 'static {
+    /// All of its kind.
+    const ALL: &'static [Self];
+
     /// Returns its number, below 64.
     fn number(self) -> u32;
+
+    /// Returns the property that this is so.
+    fn property<M: Model<State: Holds<Self>>>(self) -> Property<M>;
+
+    /// Returns the property of each of its kind.
+    fn properties<M: Model<State: Holds<Self>>>() -> impl Iterator<Item = Property<M>> {
+        Self::ALL.iter().map(|noted| noted.property())
+    }
 }
 
 /// A state that knows if the step into it met a goal, or if no step has broken a rule.
@@ -86,14 +99,13 @@ macro_rules! noted {
         }
 
         impl $crate::notes::Noted for $name {
+            const ALL: &'static [Self] = &[$($name::$item),*];
+
             fn number(self) -> u32 {
                 self as u32
             }
-        }
 
-        impl $name {
-            /// Returns the property that this is so.
-            $visibility fn property<M>(self) -> stateright::Property<M>
+            fn property<M>(self) -> stateright::Property<M>
             where
                 M: stateright::Model<State: $crate::notes::Holds<$name>>,
             {

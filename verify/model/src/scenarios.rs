@@ -371,3 +371,17 @@ fn edited() -> Vec<Scenario> {
         },
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notes::Noted as _;
+
+    #[test]
+    fn a_scenario_expects_each_goal() {
+        let expected: Vec<Goal> = short().into_iter().flat_map(|it| it.expected).collect();
+        for goal in Goal::ALL {
+            assert!(expected.contains(goal), "no scenario expects {goal:?}");
+        }
+    }
+}

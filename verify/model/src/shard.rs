@@ -11,9 +11,9 @@ use spindle_protocol::fleet::{Part, Participant, ShardState, Share, View};
 use spindle_protocol::{Event, Succession};
 use stateright::{Model, Property};
 
-use crate::history::{Goal, Invariant};
+use crate::history::Goal;
 use crate::model::of_any_lock;
-use crate::notes::{Holds, Notes, noted};
+use crate::notes::{Holds, Noted as _, Notes, noted};
 use crate::progress::is_chosen;
 use crate::scenario::{Member, Scenario, Start, TICK, ticks};
 use crate::scenarios;
@@ -114,8 +114,6 @@ impl Model for ShardModel {
     fn properties(&self) -> Vec<Property<ShardModel>> {
         let mut properties = of_any_lock();
         properties.extend([
-            Invariant::I7.property(),
-            Invariant::Unasked.property(),
             Property::always(
                 "the shard comes to be at work",
                 |model: &ShardModel, state: &ShardWorld| state.leads_to_work(model),

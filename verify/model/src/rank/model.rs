@@ -4,9 +4,8 @@ use stateright::{Model, Property};
 
 use super::world::{RankStep, RankWorld};
 use super::{Goal, RankModel, Rule};
-use crate::history::Invariant;
 use crate::model::of_any_lock;
-use crate::notes::Holds;
+use crate::notes::{Holds, Noted as _};
 use crate::world::World;
 
 impl Model for RankModel {
@@ -29,16 +28,11 @@ impl Model for RankModel {
 
     fn properties(&self) -> Vec<Property<RankModel>> {
         let mut properties = of_any_lock();
-        properties.extend([
-            Invariant::I7.property(),
-            Rule::Turn.property(),
-            Rule::ByName.property(),
-            Rule::Once.property(),
-            Property::always(
-                "the highest rank that lives comes to lead, or has had its turn",
-                |model: &RankModel, state: &RankWorld| state.leads_to_the_highest(model),
-            ),
-        ]);
+        properties.extend(Rule::properties());
+        properties.push(Property::always(
+            "the highest rank that lives comes to lead, or has had its turn",
+            |model: &RankModel, state: &RankWorld| state.leads_to_the_highest(model),
+        ));
         properties.extend(self.expected.iter().map(|goal| goal.property()));
         properties
     }

@@ -6,7 +6,7 @@ use super::judge::{Goal, Invariant};
 use super::scenarios::Scenario;
 use super::steps::Step;
 use super::world::World;
-use crate::notes::Holds;
+use crate::notes::{Holds, Noted as _};
 use crate::progress::is_chosen;
 
 /// A scenario of readers and writers, explored.
@@ -41,10 +41,6 @@ impl Model for RwModel {
                 "I3 no fence of a writer holds beside one of a reader",
                 |_, world: &World| matches!(world.history.fences(&world.table), (0, _) | (1, 0)),
             ),
-            Invariant::I2.property(),
-            Invariant::I4.property(),
-            Invariant::Stops.property(),
-            Invariant::Waits.property(),
             Property::always("an instance keeps the proof's contract", |_, world: &World| {
                 world.parties.iter().all(|party| !party.broke_contract)
             }),
@@ -52,6 +48,7 @@ impl Model for RwModel {
                 !is_chosen(world, model.scenario.continued_one_in) || world.has_everybody_hold()
             }),
         ];
+        properties.extend(Invariant::properties());
         properties.extend(self.scenario.expected.iter().map(|goal| goal.property()));
         properties
     }

@@ -118,3 +118,17 @@ fn left_to_readers() -> Scenario {
         ..two_writers()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notes::Noted as _;
+
+    #[test]
+    fn a_scenario_expects_each_goal() {
+        let expected: Vec<Goal> = short().into_iter().flat_map(|it| it.expected).collect();
+        for goal in Goal::ALL {
+            assert!(expected.contains(goal), "no scenario expects {goal:?}");
+        }
+    }
+}
