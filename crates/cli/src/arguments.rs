@@ -213,6 +213,7 @@ pub enum Command {
     },
 }
 
+/// The options of `ls` and of `watch`.
 #[derive(Debug, Default, Args)]
 pub struct Listed {
     /// Locks whose names begin so; all of them without it. `spindle:` shows the rows of fleets.

@@ -21,7 +21,7 @@ pub enum CoverageGoal {
     AppliedLate,
     /// A heartbeat or release of a term that was over was refused.
     RefusedInTerm,
-    /// A commit was aborted.
+    /// The database aborted a transaction by itself; those that a fault aborts don't count.
     Aborted,
     /// A holder crashed.
     HolderCrashed,
