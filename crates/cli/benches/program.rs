@@ -30,31 +30,28 @@ const WATCHED: Duration = Duration::from_secs(20);
 
 const VIEWERS: usize = 20;
 
+const PARTS: [&str; 6] = ["ls", "history", "commands", "watch", "serve", "agent"];
+
 #[tokio::main]
 async fn main() {
     if let Ok(endpoint) = std::env::var("HOLD_ALONE") {
         return agent::hold_alone(&endpoint).await;
     }
-    let names: Vec<String> =
+    let mut parts: Vec<String> =
         std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
-    let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
-    if is_wanted("ls") {
-        ls().await;
+    if parts.is_empty() {
+        parts = PARTS.map(String::from).to_vec();
     }
-    if is_wanted("history") {
-        history().await;
-    }
-    if is_wanted("commands") {
-        commands().await;
-    }
-    if is_wanted("watch") {
-        watch().await;
-    }
-    if is_wanted("serve") {
-        serve().await;
-    }
-    if is_wanted("agent") {
-        agent::measure().await;
+    for part in parts {
+        match &*part {
+            "ls" => ls().await,
+            "history" => history().await,
+            "commands" => commands().await,
+            "watch" => watch().await,
+            "serve" => serve().await,
+            "agent" => agent::measure().await,
+            _ => panic!("no part is called `{part}`: there are {PARTS:?}"),
+        }
     }
 }
 
