@@ -190,7 +190,7 @@ impl<S: Store> batch::Store for Simulated<S> {
         limit: Duration,
     ) -> BoxFuture<'_, Result<Snapshot, Error>> {
         let reading = within(limit, self.0.read(keys, ranges));
-        reading.map_ok(|(rows, read_at)| Snapshot { rows, read_at, with_lease: true }).boxed()
+        reading.map_ok(|(rows, read_at)| Snapshot { rows, read_at, is_lease_read: true }).boxed()
     }
 
     fn transact(

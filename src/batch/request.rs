@@ -70,7 +70,7 @@ fn changes(ops: &[Arc<Op>]) -> Vec<(Arc<str>, Change)> {
 }
 
 fn observed(ops: &[Arc<Op>], read: Result<Snapshot>) -> Response {
-    let Snapshot { rows, read_at, with_lease } = match read {
+    let Snapshot { rows, read_at, is_lease_read } = match read {
         Ok(snapshot) => snapshot,
         Err(error) => return unread(ops, &error),
     };
@@ -80,7 +80,7 @@ fn observed(ops: &[Arc<Op>], read: Result<Snapshot>) -> Response {
         let row = found.map(|row| row.row());
         let answer = Answer::Observed(Observation { row, read_at, wait: Duration::ZERO });
         let is_seized = found.is_some_and(|row| row.is_seized());
-        Some(Outcome { is_lease_read: with_lease, is_seized, ..Outcome::of(answer) })
+        Some(Outcome { is_lease_read, is_seized, ..Outcome::of(answer) })
     };
     let commit = CommitOutcome::Applied { at: read_at };
     Response { outcomes: ops.iter().map(outcome).collect(), reply: Reply::Answered, commit }

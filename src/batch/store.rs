@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use spindle_protocol::{Answer, Change, Rejection, StoredRow, Timestamp};
+use spindle_protocol::{Answer, Change, Column, Rejection, StoredRow, Timestamp};
 
 use crate::error::{Error, Outcome, Result};
 
@@ -49,6 +49,29 @@ pub(crate) struct OptionalColumns {
 
 impl OptionalColumns {
     pub(crate) const ALL: OptionalColumns = OptionalColumns { lease: true, info: true };
+
+    /// Returns true if the table has the column.
+    pub(crate) fn has(self, column: Column) -> bool {
+        match column {
+            Column::Heartbeat | Column::Token | Column::Writer => true,
+            Column::LeaseMs => self.lease,
+            Column::Info => self.info,
+        }
+    }
+
+    /// Returns these columns and one more.
+    pub(crate) fn and(self, column: Column) -> OptionalColumns {
+        match column {
+            Column::Heartbeat | Column::Token | Column::Writer => self,
+            Column::LeaseMs => OptionalColumns { lease: true, ..self },
+            Column::Info => OptionalColumns { info: true, ..self },
+        }
+    }
+
+    /// Returns the columns that the table lacks.
+    pub(crate) fn missing(self) -> impl Iterator<Item = Column> {
+        Column::ALL.into_iter().filter(move |column| !self.has(*column))
+    }
 }
 
 /// How much a request needs to know of the columns.
@@ -73,7 +96,7 @@ pub(crate) struct Snapshot {
     /// Spanner's timestamp of the read.
     pub(crate) read_at: Timestamp,
     /// True if the leases of the holders were read, too.
-    pub(crate) with_lease: bool,
+    pub(crate) is_lease_read: bool,
 }
 
 /// The outcome of a transaction with many changes.
@@ -170,7 +193,8 @@ pub(super) mod tests {
             _: Vec<(String, String)>,
             limit: Duration,
         ) -> BoxFuture<'_, Result<Snapshot>> {
-            let snapshot = Snapshot { rows: Vec::new(), read_at: Timestamp(1), with_lease: true };
+            let snapshot =
+                Snapshot { rows: Vec::new(), read_at: Timestamp(1), is_lease_read: true };
             let answer =
                 if (self.0)() { Ok(snapshot) } else { Err(Error::timed_out("read", limit)) };
             async { answer }.boxed()

@@ -69,7 +69,7 @@ impl ShardRows {
     pub(super) async fn poll(&self) -> Result<Polled> {
         let prefixes = [&*self.shares, &*self.shards];
         let rows = poll_in_turn(&self.table, &self.repeats, &[], &prefixes).await?;
-        let Rows { rows, takeovers, read_at, with_leases } = rows;
+        let Rows { rows, takeovers, read_at, is_lease_read } = rows;
         let (shard_rows, shares): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.key.starts_with(&self.shards));
         let count = shard_rows.iter().find(|full| full.key == self.count_row.key());
@@ -110,7 +110,7 @@ impl ShardRows {
         };
         let is_drained = !shard_rows.iter().any(is_held);
         let texts = self.texts(&shard_rows, numbers_since.unwrap_or(self.numbers_since));
-        let shares = Rows { rows: shares, takeovers, read_at, with_leases };
+        let shares = Rows { rows: shares, takeovers, read_at, is_lease_read };
         Ok(Polled { view, count, is_drained, is_by_weight, shares, texts })
     }
 
@@ -133,13 +133,13 @@ impl ShardRows {
         let keys: Vec<String> = shards.iter().map(|shard| self.shard_key(*shard)).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let found = poll_in_turn(&self.table, &self.repeats, &keys, &[]).await?;
-        let Rows { rows, read_at, with_leases, .. } = found;
+        let Rows { rows, read_at, is_lease_read, .. } = found;
         let mut view = View { read_at, ..last.clone() };
         for shard in shards {
             view.shards[*shard] = ShardState::Vacant;
         }
         self.note(&mut view.shards, &rows, read_at);
-        let shares = Rows { rows: Vec::new(), takeovers: Vec::new(), read_at, with_leases };
+        let shares = Rows { rows: Vec::new(), takeovers: Vec::new(), read_at, is_lease_read };
         let texts = self.texts(&rows, self.numbers_since);
         Ok(Polled { view, count: None, is_drained: false, is_by_weight: true, shares, texts })
     }

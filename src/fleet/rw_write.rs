@@ -140,7 +140,7 @@ impl RwLock {
         // A lease that nobody read must not be taken for none.
         table.store.knows(Need::Begin, REQUEST_LIMIT).await?;
         let found = poll(table, &[writer_row], &[prefix]).await?;
-        if table.store.optional_columns().lease && !found.with_leases {
+        if table.store.optional_columns().lease && !found.is_lease_read {
             return Ok(Tried::Again);
         }
         let (mut seen_row, mut readers) = (None, Vec::new());

@@ -3,17 +3,15 @@
 use google_cloud_gax::error::rpc::Code;
 use google_cloud_spanner::key;
 use google_cloud_spanner::key::KeySet;
-use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::transaction::TimestampBound;
-use spindle_protocol::Timestamp;
+use spindle_protocol::{Cell, Column, Timestamp, Write, WriteKind};
 use tokio::time::timeout;
 
 use super::pages::Pages;
 use crate::error::{Error, Kind, Result};
 use crate::names::check_table_name;
 use crate::store::{
-    COMMIT_TIMESTAMP, REQUEST_LIMIT, Table, despite_others, read_rows, row, transact,
-    without_read_timestamp,
+    REQUEST_LIMIT, Table, despite_others, read_rows, row, transact, without_read_timestamp,
 };
 
 /// A name that no lock can have, since it looks like a takeover row.
@@ -62,8 +60,7 @@ impl Table {
     /// Returns the optional columns that the table lacks, as far as is known.
     pub(super) fn missing_columns(&self) -> Vec<&'static str> {
         let known = self.spanner.columns.known();
-        let columns = [("lease_ms", known.lease), ("info", known.info)];
-        columns.into_iter().filter(|(_, is_there)| !is_there).map(|(name, _)| name).collect()
+        known.missing().map(Column::name).collect()
     }
 
     /// Refuses a server that gives no read timestamps, before anything else is asked: it may lack an
@@ -101,23 +98,14 @@ impl Table {
         let timed = self.spanner.connection.client(REQUEST_LIMIT).await?;
         let keys = KeySet::builder().add_key(key![PROBE_NAME]).build();
         let request = row::request(&self.name, ["name"], keys, None, timed.limit);
-        let mut write = Mutation::new_update_builder(&*self.name)
-            .set("name")
-            .to(PROBE_NAME)
-            .set("heartbeat")
-            .to(COMMIT_TIMESTAMP)
-            .set("token")
-            .to(COMMIT_TIMESTAMP)
-            .set("writer")
-            .to("");
-        let known = self.spanner.columns.known();
-        if known.lease {
-            write = write.set("lease_ms").to(None::<i64>);
-        }
-        if known.info {
-            write = write.set("info").to(None::<String>);
-        }
-        let write = write.build();
+        let cells = Column::ALL.map(|column| match column {
+            Column::Heartbeat | Column::Token => (column, Cell::CommitTimestamp),
+            Column::Writer => (column, Cell::Text(String::new())),
+            Column::LeaseMs | Column::Info => (column, Cell::Null),
+        });
+        let (key, kind) = (PROBE_NAME.to_string(), WriteKind::Update);
+        let write = Write { key, kind, cells: cells.into() };
+        let write = row::mutation(&self.name, write, self.spanner.columns.known());
         let decide = move |_| vec![write.clone()];
         match transact(&timed.client, doing, request, timed.limit, decide).await {
             Err(error) if error.code() != Some(Code::NotFound) => Err(error),

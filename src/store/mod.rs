@@ -13,7 +13,6 @@ mod transact;
 #[cfg(feature = "admin")]
 pub(crate) use columns::{is_postgresql, is_there};
 pub(crate) use connection::{Connection, REQUEST_LIMIT};
-pub(crate) use row::COMMIT_TIMESTAMP;
 pub(crate) use spanner::{read_rows, without_read_timestamp};
 pub(crate) use table::Table;
 pub(crate) use transact::{PAUSE, despite_others, transact};

@@ -9,12 +9,12 @@ use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::result::{ResultSet, Row};
 use google_cloud_spanner::value::Timestamp as ClientTimestamp;
-use spindle_protocol::{Cell, Column, StoredRow, Timestamp, Write, WriteKind, Writer};
+use spindle_protocol::{Cell, StoredRow, Timestamp, Write, WriteKind, Writer};
 
 use crate::batch::OptionalColumns;
 
 /// Has Spanner write the transaction's commit timestamp; see Spanner's documentation.
-pub(crate) const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
+const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
 
 /// As a heartbeat: released.
 const EPOCH: &str = "1970-01-01T00:00:00Z";
@@ -90,12 +90,7 @@ pub(crate) fn mutation(table: &str, write: Write, optional: OptionalColumns) -> 
             return Mutation::delete(table, KeySet::builder().add_key(key![write.key]).build());
         }
     };
-    let is_there = |column: &Column| match column {
-        Column::LeaseMs => optional.lease,
-        Column::Info => optional.info,
-        Column::Heartbeat | Column::Token | Column::Writer => true,
-    };
-    let cells = write.cells.into_iter().filter(|(column, _)| is_there(column));
+    let cells = write.cells.into_iter().filter(|(column, _)| optional.has(*column));
     let builder = cells.fold(builder.set("name").to(write.key), |builder, (column, cell)| {
         let builder = builder.set(column.name());
         match cell {

@@ -17,7 +17,7 @@ use google_cloud_spanner::key::{KeyRange, KeySet};
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::TimestampBound;
 use google_cloud_spanner::value::Timestamp as ClientTimestamp;
-use spindle_protocol::{Change, Rejection, StoredRow, Timestamp, takeover_keys};
+use spindle_protocol::{Change, Column, Rejection, StoredRow, Timestamp, takeover_keys};
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
@@ -115,13 +115,14 @@ impl Spanner {
         doing: impl Fn() -> String,
     ) -> Result<Snapshot> {
         let timed = self.ready(Need::Read, limit).await?;
-        let with_lease = self.columns.known().lease;
+        let asks_for_lease = self.columns.known().lease;
         let request = row::request(&self.name, self.all_columns(), keys, rows_max, timed.limit);
         let (rows, read_at) = self.answer(&timed, request, &doing).await?;
         let read_at = read_at.map(row::timestamp);
         let read_at = read_at.ok_or_else(|| without_read_timestamp(&doing()))?;
         // A column that is there is never forgotten; one that was missing may have come since.
-        Ok(Snapshot { rows, read_at, with_lease: with_lease && self.columns.known().lease })
+        let is_lease_read = asks_for_lease && self.columns.known().lease;
+        Ok(Snapshot { rows, read_at, is_lease_read })
     }
 
     async fn answer(
@@ -242,9 +243,8 @@ impl Spanner {
     /// Returns all the columns that this table has.
     pub(crate) fn all_columns(&self) -> impl Iterator<Item = &'static str> + use<> {
         let known = self.columns.known();
-        let lease = known.lease.then_some("lease_ms");
-        let info = known.info.then_some("info");
-        ["name", "heartbeat", "token", "writer"].into_iter().chain(lease).chain(info)
+        let columns = Column::ALL.into_iter().filter(move |column| known.has(*column));
+        std::iter::once("name").chain(columns.map(Column::name))
     }
 
     pub(crate) fn row_request<'a>(

@@ -20,6 +20,10 @@ pub enum Column {
 }
 
 impl Column {
+    /// All of them, in the order of the table.
+    pub const ALL: [Column; 5] =
+        [Column::Heartbeat, Column::Token, Column::Writer, Column::LeaseMs, Column::Info];
+
     /// Returns the column's name in the table.
     pub fn name(self) -> &'static str {
         match self {

@@ -366,23 +366,18 @@ impl Known {
         verdict: Result<OptionalColumns, String>,
     ) -> LogLine {
         let before = (self.seen, self.answer.is_some());
-        let verdict = verdict.and_then(|seen| {
-            for (name, was_seen, is_seen) in
-                [("lease_ms", self.seen.lease, seen.lease), ("info", self.seen.info, seen.info)]
-            {
-                if was_seen && !is_seen {
-                    return Err(format!(
-                        "table `{table}` had a column `{name}` and has it no more; add it again, \
-                         or restart every instance"
-                    ));
-                }
-            }
-            Ok(seen)
-        });
+        let verdict =
+            verdict.and_then(|seen| match seen.missing().find(|column| self.seen.has(*column)) {
+                None => Ok(seen),
+                Some(gone) => Err(format!(
+                    "table `{table}` had a column `{}` and has it no more; add it again, or \
+                     restart every instance",
+                    gone.name()
+                )),
+            });
         if let Ok(seen) = &verdict {
             self.in_order_once = true;
-            self.seen.lease |= seen.lease;
-            self.seen.info |= seen.info;
+            self.seen = *seen;
         }
         self.unanswered = 0;
         self.failure = None;

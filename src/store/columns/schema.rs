@@ -31,7 +31,8 @@ struct Column {
     kind: Kind,
     ddl: &'static str,
     ddl_postgresql: &'static str,
-    required: bool,
+    /// Set for one that a table may lack.
+    optional: Option<spindle_protocol::Column>,
 }
 
 const STAMP: &str = "TIMESTAMP OPTIONS (allow_commit_timestamp=true)";
@@ -43,42 +44,42 @@ const COLUMNS: [Column; 6] = [
         kind: Kind::Text(NAME_BYTES_MAX + TAKEOVER_SUFFIX),
         ddl: "STRING(MAX) NOT NULL",
         ddl_postgresql: "text",
-        required: true,
+        optional: None,
     },
     Column {
         name: "heartbeat",
         kind: Kind::Stamp,
         ddl: STAMP,
         ddl_postgresql: STAMP_POSTGRESQL,
-        required: true,
+        optional: None,
     },
     Column {
         name: "token",
         kind: Kind::Stamp,
         ddl: STAMP,
         ddl_postgresql: STAMP_POSTGRESQL,
-        required: true,
+        optional: None,
     },
     Column {
         name: "writer",
         kind: Kind::Text(ID_BYTES_MAX + WRITER_SUFFIX),
         ddl: "STRING(MAX)",
         ddl_postgresql: "text",
-        required: true,
+        optional: None,
     },
     Column {
         name: "lease_ms",
         kind: Kind::Number,
         ddl: "INT64",
         ddl_postgresql: "bigint",
-        required: false,
+        optional: Some(spindle_protocol::Column::LeaseMs),
     },
     Column {
         name: "info",
         kind: Kind::Text(INFO_BYTES_MAX),
         ddl: "STRING(MAX)",
         ddl_postgresql: "text",
-        required: false,
+        optional: Some(spindle_protocol::Column::Info),
     },
 ];
 
@@ -95,17 +96,13 @@ pub(super) fn judge(table: &str, columns: &[Found]) -> Result<OptionalColumns, S
     for column in &COLUMNS {
         let found = columns.iter().find(|found| found.name.eq_ignore_ascii_case(column.name));
         let Some(found) = found else {
-            if column.required {
-                return Err(column.missing(table, is_postgresql));
+            match column.optional {
+                Some(_) => continue,
+                None => return Err(column.missing(table, is_postgresql)),
             }
-            continue;
         };
         column.check(table, found)?;
-        match column.name {
-            "lease_ms" => optional.lease = true,
-            "info" => optional.info = true,
-            _ => {}
-        }
+        optional = column.optional.map_or(optional, |column| optional.and(column));
     }
     Ok(optional)
 }
@@ -195,6 +192,7 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::ddl;
 
     fn found(name: &str, spanner_type: &str) -> Found {
         Found {
@@ -216,6 +214,29 @@ mod tests {
     fn table(columns: &[(&str, &str)]) -> Result<OptionalColumns, String> {
         let columns: Vec<_> = columns.iter().map(|(name, kind)| found(name, kind)).collect();
         judge("jobs", &columns)
+    }
+
+    #[test]
+    fn each_column_that_the_protocol_writes_is_asked_for_and_stands_in_the_ddl() {
+        let (key, columns) = COLUMNS.split_first().unwrap();
+        let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+        assert_eq!(
+            (key.name, names),
+            ("name", spindle_protocol::Column::ALL.map(|it| it.name()).to_vec())
+        );
+        let lacking: Vec<_> = COLUMNS.iter().filter_map(|column| column.optional).collect();
+        assert_eq!(lacking, OptionalColumns::default().missing().collect::<Vec<_>>());
+        for (create, upgrade, is_postgresql) in [
+            (ddl::GOOGLESQL, ddl::GOOGLESQL_UPGRADE, false),
+            (ddl::POSTGRESQL, ddl::POSTGRESQL_UPGRADE, true),
+        ] {
+            for column in &COLUMNS {
+                let defined = format!("{} {}", column.name, column.ddl(is_postgresql));
+                assert!(create.contains(&format!("\n  {defined}")), "{defined}");
+                let is_added = upgrade.contains(&format!("ADD COLUMN {defined};"));
+                assert_eq!(is_added, column.optional.is_some(), "{defined}");
+            }
+        }
     }
 
     #[test]

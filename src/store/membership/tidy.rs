@@ -55,7 +55,7 @@ pub(crate) async fn tidy(table: &Table, found: &Rows, lease: Duration) {
     // As before a takeover: a row whose lease was not read may be held for longer than it seems.
     let knows = table.store.knows(Need::Begin, REQUEST_LIMIT).await;
     let has_lease = table.store.optional_columns().lease;
-    if knows.is_err() || has_lease != found.with_leases {
+    if knows.is_err() || has_lease != found.is_lease_read {
         return;
     }
     let rows = changes.len();
