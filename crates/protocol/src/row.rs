@@ -304,6 +304,12 @@ impl Row {
         // Nobody has the empty id.
         self.vacant_from("", lease)
     }
+
+    /// Returns since when, or from when, the row has protected nobody by its own lease, and `lease` where
+    /// it tells none: neither a grace nor a cooldown counts as vacant.
+    pub fn vacant_since(&self, lease: Duration) -> Timestamp {
+        self.vacant_for_all_from(self.lease.unwrap_or(lease)).max(self.token)
+    }
 }
 
 /// One strong read of the lock row.
@@ -413,6 +419,8 @@ mod tests {
         assert_eq!(promised.vacant_from("c", Duration::from_nanos(1)), Timestamp(107));
         let cooldown = row(0, Writer::cooldown(), Some(grace));
         assert_eq!(cooldown.vacant_from("", Duration::from_nanos(1)), Timestamp(107));
+        let since = [free, promised, cooldown].map(|row| row.vacant_since(grace * 2).0);
+        assert_eq!(since, [100, 107, 107], "by its own lease, and not before its token");
     }
 
     #[test]

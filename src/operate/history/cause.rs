@@ -25,18 +25,6 @@ pub(super) fn is_term(stored: &StoredRow) -> bool {
     stored.writer.id().is_some() && !stored.row().is_released()
 }
 
-/// Returns when, by Spanner's clock, anybody at all may take the lock from the row as it is.
-pub(super) fn vacant_from(stored: &StoredRow) -> Timestamp {
-    let row = stored.row();
-    let lease = row.lease.unwrap_or(LEASE_DEFAULT);
-    let vacant_from = match row.writer.names() {
-        Named::Successor(_) | Named::Cooldown if row.is_released() => row.token + lease,
-        _ if row.is_released() => row.token,
-        _ => row.heartbeat + lease,
-    };
-    vacant_from.max(row.token)
-}
-
 pub(super) fn judge(
     term: &StoredRow,
     later: &Later,
@@ -58,7 +46,7 @@ pub(super) fn judge(
 
 /// Returns when and why the term ended; nothing if it goes on.
 fn ended(term: &StoredRow, later: &Later, has_marks: bool) -> Option<(Timestamp, Cause)> {
-    let over = vacant_from(term);
+    let over = term.row().vacant_since(LEASE_DEFAULT);
     let ran_out = |by: Timestamp| {
         let had_none = term.heartbeat == term.token;
         let cause = if had_none { Cause::BeforeHeartbeat } else { Cause::LeaseRanOut };

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use spindle_protocol::{StoredRow, Timestamp};
 
-use super::cause::{Later, is_term, judge, vacant_from};
+use super::cause::{Later, is_term, judge};
 use super::past_term::{HistoryEnd, PastTerm};
 use crate::error::Result;
+use crate::settings::LEASE_DEFAULT;
 
 /// How many reads a walk may make for each term, on the average.
 const READS_PER_TERM: u64 = 4;
@@ -159,7 +160,7 @@ impl Walk {
             let begun = version.row().token;
             self.step_back(past, version).await?;
             let Position::At(before, Later::Version(_)) = &self.position else { return Ok(None) };
-            vacancy += begun.since(vacant_from(before));
+            vacancy += begun.since(before.row().vacant_since(LEASE_DEFAULT));
             if is_term(before) {
                 return Ok(Some(vacancy));
             }

@@ -77,10 +77,8 @@ pub(crate) async fn tidy(table: &Table, found: &Rows, lease: Duration) {
 }
 
 fn is_long_vacant(row: &Row, lease: Duration, read_at: Timestamp) -> bool {
-    let vacant_since =
-        if row.is_released() { row.token } else { row.heartbeat + row.lease.unwrap_or(lease) };
     let age = (lease * 10).max(AGE_MIN);
-    taken_until(row, lease, read_at).is_none() && read_at.since(vacant_since) >= age
+    taken_until(row, lease, read_at).is_none() && read_at.since(row.vacant_since(lease)) >= age
 }
 
 /// Deletes the row of a member that has left, unless it has come again.
