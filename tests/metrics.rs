@@ -117,7 +117,7 @@ async fn a_scrape_shows_each_metric_of_the_table_and_no_other() {
     end_a.cancel();
     let scraped = Scraped::from(address).await;
     assert_eq!(scraped.sum("spindle_terms_begun_total", &["how=\"handed_over\""]), 1.0);
-    assert_eq!(scraped.sum("spindle_terms_ended_total", &["cause=\"released\""]), 1.0);
+    assert_eq!(scraped.sum("spindle_terms_ended_total", &["cause=\"let_go\""]), 1.0);
     assert_eq!(scraped.sum("spindle_vacancy_seconds_count", &[]), 1.0);
     assert_eq!(scraped.sum("spindle_held", &[]), 1.0);
 

@@ -33,6 +33,18 @@ pub enum TermEnd {
 }
 
 impl TermEnd {
+    /// Returns the word that the metrics and `spindle agent` have for it, such as `out_of_contact`.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            TermEnd::LetGo => "let_go",
+            TermEnd::Lapsed => "lapsed",
+            TermEnd::Superseded { .. } => "superseded",
+            TermEnd::OutOfContact => "out_of_contact",
+            TermEnd::Expired => "expired",
+            TermEnd::Abandoned => "abandoned",
+        }
+    }
+
     pub(crate) fn superseded(by: Option<Seen>) -> TermEnd {
         let Some(Seen { token, writer }) = by else {
             return TermEnd::Superseded { by: None, holder: None };

@@ -485,7 +485,7 @@ impl<R: LockRow> Driver<R> {
                 self.waiters.term_ended();
                 // Dropped unanswered: the term is gone, and nobody resigned from it.
                 self.asked = None;
-                self.leaving = (end == TermEnd::LetGo).then(|| Leaving::new(token));
+                self.leaving = self.instance.is_releasing().then(|| Leaving::new(token));
                 self.journal.ended(token, &end);
                 self.last_term_end = end;
             }

@@ -73,7 +73,7 @@ impl Meter {
         if !self.state.holds {
             return;
         }
-        self.count("spindle_terms_ended_total", &[("cause", cause(end))]);
+        self.count("spindle_terms_ended_total", &[("cause", end.as_str())]);
         self.state.holds = false;
         self.report();
     }
@@ -120,17 +120,6 @@ struct Report {
 impl Drop for Meter {
     fn drop(&mut self) {
         self.ended(&TermEnd::Abandoned);
-    }
-}
-
-fn cause(end: &TermEnd) -> &'static str {
-    match end {
-        TermEnd::LetGo => "released",
-        TermEnd::Lapsed => "lapsed",
-        TermEnd::Superseded { .. } => "superseded",
-        TermEnd::OutOfContact => "out_of_contact",
-        TermEnd::Expired => "expired",
-        TermEnd::Abandoned => "abandoned",
     }
 }
 

@@ -206,3 +206,13 @@ pub enum EndReason {
     /// The lease ran out before anything could be said.
     Expired,
 }
+
+impl EndReason {
+    /// Returns true if the owner didn't choose it.
+    pub(crate) fn is_loss(&self) -> bool {
+        match self {
+            EndReason::Released | EndReason::Lapsed => false,
+            EndReason::Superseded(_) | EndReason::OutOfContact | EndReason::Expired => true,
+        }
+    }
+}

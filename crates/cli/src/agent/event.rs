@@ -92,18 +92,10 @@ impl<'a> Told<'a> {
 
 impl Loss {
     fn of(end: Option<&TermEnd>) -> Loss {
-        let (mut superseded_by, mut holder) = (None, None);
-        let reason = match end {
-            Some(TermEnd::LetGo) => "let_go",
-            Some(TermEnd::Lapsed) => "lapsed",
-            Some(TermEnd::Superseded { by, holder: other, .. }) => {
-                (superseded_by, holder) = (*by, other.clone());
-                "superseded"
-            }
-            Some(TermEnd::OutOfContact) => "out_of_contact",
-            Some(TermEnd::Expired) | None => "expired",
-            Some(TermEnd::Abandoned) => "abandoned",
-            Some(_) => "other",
+        let reason = end.unwrap_or(&TermEnd::Expired).as_str();
+        let (superseded_by, holder) = match end {
+            Some(TermEnd::Superseded { by, holder, .. }) => (*by, holder.clone()),
+            _ => (None, None),
         };
         Loss { reason, superseded_by, holder }
     }

@@ -232,7 +232,7 @@ impl Instance {
     fn end(&mut self, now: Moment, reason: EndReason, decision: &mut Decision) {
         let Phase::Holding(term) = &self.phase else { return };
         self.quiet_from = term.renewed + self.timing.validity();
-        let is_loss = !matches!(reason, EndReason::Released | EndReason::Lapsed);
+        let is_loss = reason.is_loss();
         let was_lost_early = is_loss && !term.has_lasted();
         decision.announce = Some(Announcement::Ended { token: term.id.token, reason });
         if is_loss && let Some(Sweep { turn: Turn::Asked { .. }, .. }) = self.sweep.take() {
