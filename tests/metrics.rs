@@ -1,5 +1,5 @@
 //! The metrics that Prometheus scrapes are those of the table in `docs/operating.md` and of
-//! `deploy/`. The log lines are those of its other table.
+//! `deploy/`.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -269,50 +269,4 @@ fn the_dashboard_and_the_alert_rules_name_only_metrics_that_exist() {
     }
     let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
     assert!(dashboard["panels"].as_array().is_some_and(|panels| panels.len() >= 6));
-}
-
-/// The messages above DEBUG that the library's source logs.
-fn logged(directory: &std::path::Path) -> BTreeSet<String> {
-    let mut messages = BTreeSet::new();
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            messages.extend(logged(&path));
-            continue;
-        }
-        let source = std::fs::read_to_string(&path).unwrap();
-        // A text that goes on in the next line is one text.
-        let source: Vec<_> = source.split("\\\n").map(str::trim_start).collect();
-        let source = source.concat();
-        for level in ["tracing::error!(", "tracing::warn!(", "tracing::info!("] {
-            let calls = source.split(level).skip(1);
-            // The message is the last text before the end of the call.
-            messages.extend(calls.map(|call| message(call).to_string()));
-        }
-    }
-    messages
-}
-
-fn message(call: &str) -> &str {
-    let mut rest = call;
-    loop {
-        let (_, text) = rest.split_once('"').expect("a call has a message");
-        let (text, after) = text.split_once('"').expect("a text ends");
-        if after.trim_start().starts_with(')') {
-            return text;
-        }
-        rest = after;
-    }
-}
-
-#[test]
-fn the_table_of_log_lines_has_each_that_the_library_writes() {
-    let messages = logged(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
-    assert!(messages.len() > 20, "{messages:?}");
-    let table = include_str!("../docs/operating.md").replace('`', "");
-    let missing: Vec<_> = messages
-        .iter()
-        .filter(|text| !table.contains(&format!("| {} |", text.replace('`', ""))))
-        .collect();
-    assert!(missing.is_empty(), "{missing:#?}");
 }

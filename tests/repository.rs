@@ -1,4 +1,5 @@
-//! Rules of the repository itself: which module may use which, the listed public API, the stages, and what the docs name.
+//! Rules of the repository itself: which module may use which, the listed public API, the stages, the log lines, and what
+//! the docs name.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
@@ -173,6 +174,43 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             files.push(path);
         }
+    }
+}
+
+#[test]
+fn the_table_of_log_lines_in_operating_md_has_those_that_are_written_and_no_other() {
+    let mut files = Vec::new();
+    collect(Path::new("src"), &mut files);
+    collect(Path::new("crates/cli/src"), &mut files);
+    let mut written = BTreeSet::new();
+    for file in &files {
+        // A text that goes on in the next line is one text.
+        let source = fs::read_to_string(file).unwrap();
+        let source: Vec<_> = source.split("\\\n").map(str::trim_start).collect();
+        let source = source.concat();
+        for level in ["tracing::error!(", "tracing::warn!(", "tracing::info!("] {
+            let calls = source.split(level).skip(1);
+            written.extend(calls.map(|call| message(call).replace('`', "")));
+        }
+    }
+    let page = fs::read_to_string("docs/operating.md").unwrap();
+    let (_, table) = page.split_once("| level | line | meaning, and what to do |").unwrap();
+    let rows = table.trim_start().lines().take_while(|line| line.starts_with('|')).skip(1);
+    let listed: BTreeSet<String> =
+        rows.map(|row| row.split('|').nth(2).unwrap().trim().replace('`', "")).collect();
+    assert_eq!(written, listed);
+}
+
+/// The last text before the end of the call.
+fn message(call: &str) -> &str {
+    let mut rest = call;
+    loop {
+        let (_, text) = rest.split_once('"').expect("a call has a message");
+        let (text, after) = text.split_once('"').expect("a text ends");
+        if after.trim_start().starts_with(')') {
+            return text;
+        }
+        rest = after;
     }
 }
 

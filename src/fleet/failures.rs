@@ -2,15 +2,11 @@
 //! minute.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::term::say;
-
-/// How often the log repeats a failure that lasts.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+use crate::term::{TOLD_EVERY, say};
 
 /// The failures since the last success.
 #[derive(Debug, Default)]

@@ -24,7 +24,7 @@ use super::row::{LockRow, UnderWay};
 use super::waiters::{End, Heard, Leaving, Occupied, ReleaseNote, WaitMode, Waiter, Waiters};
 use crate::error::{Error, Outcome, ReleaseOutcome, TermEnd, panic_message};
 use crate::settings::Settings;
-use crate::term::{Failing, Journal, Published, succession};
+use crate::term::{Failing, Log, Published, succession};
 use crate::token::FencingToken;
 
 /// How many times in a lease a holder reads the clock even if no timer is due. Timers stand still
@@ -74,7 +74,7 @@ pub(crate) struct Driver<R> {
     wanted: bool,
     /// True if somebody has asked for a poll since the instance was last told to poll.
     is_poll_due: bool,
-    journal: Journal,
+    log: Log,
     /// The name of the act under way, and the part that fails with it.
     act: (&'static str, Failing),
     /// True if the last write lost a race to another transaction.
@@ -127,7 +127,7 @@ impl<R: LockRow> Driver<R> {
         let now = settings.clock.now();
         let nonce = random.random();
         let instance = Instance::new(&settings.id, nonce, timing, now);
-        let journal = Journal::new(Arc::clone(&settings.name), Arc::clone(&settings.id));
+        let log = Log::new(Arc::clone(&settings.name), Arc::clone(&settings.id));
         let meter = Meter::new(&settings.name);
         Driver {
             meter,
@@ -144,7 +144,7 @@ impl<R: LockRow> Driver<R> {
             asked: None,
             wanted: true,
             is_poll_due: false,
-            journal,
+            log,
             act: ("observe", Failing::Reads),
             was_aborted: false,
             is_seized: false,
@@ -192,7 +192,7 @@ impl<R: LockRow> Driver<R> {
                     Some(command) => self.obey(command),
                     None => {
                         stopping = true;
-                        self.journal.last_handle_gone(self.demand == Demand::Always);
+                        self.log.last_handle_gone(self.demand == Demand::Always);
                         Event::Stop
                     }
                 },
@@ -278,7 +278,7 @@ impl<R: LockRow> Driver<R> {
                 Leaving::outcome,
             );
             if let Some(token) = token {
-                self.journal.released(token, &outcome);
+                self.log.released(token, &outcome);
             }
             self.waiters.release_ended(|| outcome);
         }
@@ -326,7 +326,7 @@ impl<R: LockRow> Driver<R> {
             Act::Takeover { seen, .. } => self.displaced = Some((seen.clone(), self.is_seized)),
             Act::Heartbeat { .. } | Act::Release { .. } | Act::Sweep { .. } => {}
         }
-        self.journal.sends(self.act.0);
+        self.log.sends(self.act.0);
         let limit = self.settings.timing.attempt_limit(&act);
         let left = self.instance.release_until().map(|until| until.since(now));
         self.row.carry_out(act, left.map_or(limit, |left| limit.min(left)))
@@ -357,22 +357,22 @@ impl<R: LockRow> Driver<R> {
             }
         }
         match &answer {
-            Answer::Observed(observation) => self.journal.observed(observation),
-            Answer::Rejected(rejection) => self.journal.rejected(rejection),
+            Answer::Observed(observation) => self.log.observed(observation),
+            Answer::Rejected(rejection) => self.log.rejected(rejection),
             _ => {}
         }
         let (act, what) = self.act;
         match &error {
             Some(error) if self.lost_a_usual_race(error) => {
-                self.journal.answered(act, "aborted");
+                self.log.answered(act, "aborted");
                 self.succeeded(Failing::Reads, "contact");
             }
             Some(error) => {
                 let told = self.published.health_record().failed(what, error);
-                self.journal.failed(act, self.published.has_lock(), error, told);
+                self.log.failed(act, self.published.has_lock(), error, told);
             }
             None => {
-                self.journal.answered(act, answer_name(&answer));
+                self.log.answered(act, answer_name(&answer));
                 // A write reads first.
                 self.succeeded(Failing::Reads, "contact");
                 if what == Failing::Writes {
@@ -400,7 +400,7 @@ impl<R: LockRow> Driver<R> {
 
     fn succeeded(&self, what: Failing, by: &'static str) {
         if let Some(over) = self.published.health_record().succeeded(what) {
-            self.journal.recovered(self.act.0, over, by);
+            self.log.recovered(self.act.0, over, by);
         }
     }
 
@@ -473,7 +473,7 @@ impl<R: LockRow> Driver<R> {
                 let vacancy = vacant_since.map(|since| token.since(since));
                 let previous = displaced.as_ref().and_then(|(row, _)| row.writer.id());
                 let token = FencingToken::from_timestamp(token);
-                self.journal.began(token, how, previous, vacancy);
+                self.log.began(token, how, previous, vacancy);
                 self.meter.began(how, vacancy);
             }
             Announcement::Extended { valid_until } => self.published.extended(valid_until),
@@ -486,7 +486,7 @@ impl<R: LockRow> Driver<R> {
                 // Dropped unanswered: the term is gone, and nobody resigned from it.
                 self.asked = None;
                 self.leaving = self.instance.is_releasing().then(|| Leaving::new(token));
-                self.journal.ended(token, &end);
+                self.log.ended(token, &end);
                 self.last_term_end = end;
             }
         }
@@ -530,7 +530,7 @@ impl<R> Drop for Driver<R> {
         let is_missed = is_wanted || held.is_some() || self.leaving.is_some();
         // A second panic would end the process, if the log had one.
         if !self.finished && is_missed && !std::thread::panicking() {
-            self.journal.loop_gone(held, self.leaving.as_ref().map(|leaving| leaving.token));
+            self.log.loop_gone(held, self.leaving.as_ref().map(|leaving| leaving.token));
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::system::Clock;
 use crate::token::FencingToken;
 
 /// How often the log repeats a failure that lasts.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+pub(crate) const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// An instance's account of itself.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 mod health;
 mod health_record;
-mod journal;
+mod log;
 mod published;
 mod succession;
 mod validity;
@@ -23,7 +23,8 @@ use crate::system::Clock;
 use crate::token::FencingToken;
 
 pub use health::{Failing, Health, Role, Trouble};
-pub(crate) use journal::{Journal, say};
+pub(crate) use health_record::TOLD_EVERY;
+pub(crate) use log::{Log, say};
 pub(crate) use published::Published;
 pub(crate) use succession::succession;
 pub use watch::{TermChange, TermWatch};

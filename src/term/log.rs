@@ -18,7 +18,7 @@ pub(crate) fn say(line: impl FnOnce()) {
 }
 
 /// The log of one instance.
-pub(crate) struct Journal {
+pub(crate) struct Log {
     lock: Arc<str>,
     id: Arc<str>,
     /// The holder that was last seen: a released row doesn't tell.
@@ -27,9 +27,9 @@ pub(crate) struct Journal {
     stranger_reported: bool,
 }
 
-impl Journal {
-    pub(crate) fn new(lock: Arc<str>, id: Arc<str>) -> Journal {
-        Journal { lock, id, last_holder: None, stranger_reported: false }
+impl Log {
+    pub(crate) fn new(lock: Arc<str>, id: Arc<str>) -> Log {
+        Log { lock, id, last_holder: None, stranger_reported: false }
     }
 
     /// Returns the names of the lock and the instance, with which each line begins.
