@@ -326,7 +326,7 @@ mod facade {
         ];
         let histograms = [
             ("spindle_heartbeat_seconds", "Time that a heartbeat took"),
-            ("spindle_vacancy_seconds", "Time that the lock was free before a term here"),
+            ("spindle_vacancy_seconds", "Time that nobody held before a term here"),
             ("spindle_shards_settle_seconds", "Time until all shards had owners and none moved"),
         ];
         with_recorder(|recorder| {
