@@ -7,9 +7,7 @@ use google_cloud_spanner::client::DatabaseClient;
 use google_cloud_spanner::client::{DatabaseAdmin, Spanner};
 
 use crate::error::Result;
-use crate::fleet::{
-    self, MemberBuilder, Members, Resize, RwLockBuilder, SemaphoreBuilder, ShardCount,
-};
+use crate::fleet::{self, Builder, Member, Members, Resize, RwLock, Semaphore, ShardCount};
 use crate::lock::{self, LastRun};
 use crate::operate::{self, Checked, Evict, History, LockList, LockState, Observer, Seize};
 use crate::settings::LockBuilder;
@@ -105,8 +103,8 @@ impl LockTable {
     ///
     /// Groups need no set-up: a group is there when it has a member. A name has no `/` and no
     /// control character, and at most 256 bytes; likewise ids.
-    pub fn member(&self, group: impl Into<String>) -> MemberBuilder {
-        MemberBuilder::new(Arc::clone(&self.0), group.into())
+    pub fn member(&self, group: impl Into<String>) -> Builder<Member> {
+        Builder::new(&self.0, group.into(), Member::new)
     }
 
     /// Shows the live members of the group, once or each time that they change. It joins nothing.
@@ -211,16 +209,17 @@ impl LockTable {
     /// permits at the same time. From 1 to 1,000.
     ///
     /// The rules for names are those of [`member`](LockTable::member).
-    pub fn semaphore(&self, name: impl Into<String>, permits: usize) -> SemaphoreBuilder {
-        SemaphoreBuilder::new(Arc::clone(&self.0), name.into(), permits)
+    pub fn semaphore(&self, name: impl Into<String>, permits: usize) -> Builder<Semaphore> {
+        let make = move |name, lock| Semaphore::new(name, permits, lock);
+        Builder::new(&self.0, name.into(), make)
     }
 
     /// Begins to describe a lock that many may read under, or one may write under.
     ///
     /// The rules for names are those of [`member`](LockTable::member). A lock by
     /// [`lock`](LockTable::lock) of the same name is another lock.
-    pub fn rw_lock(&self, name: impl Into<String>) -> RwLockBuilder {
-        RwLockBuilder::new(Arc::clone(&self.0), name.into())
+    pub fn rw_lock(&self, name: impl Into<String>) -> Builder<RwLock> {
+        Builder::new(&self.0, name.into(), RwLock::new)
     }
 
     /// Returns the last run of the job `name`. Returns nothing if it never ran, or if the row doesn't

@@ -17,84 +17,8 @@ use crate::names::{check_part, member_key, members_prefix};
 use crate::settings::LockBuilder;
 use crate::store::Table;
 use crate::store::membership::{remove_released, search_and_tidy, tidy_pause};
-use crate::system::Clock;
 use crate::term::Health;
 use crate::token::FencingToken;
-
-/// The settings of a member before they are checked. Made by [`LockTable::member`](crate::LockTable::member).
-#[derive(Clone, Debug)]
-#[must_use = "a builder does nothing until `build` is called"]
-pub struct MemberBuilder {
-    table: Arc<Table>,
-    group: String,
-    lock: LockBuilder,
-}
-
-impl MemberBuilder {
-    pub(crate) fn new(table: Arc<Table>, group: String) -> MemberBuilder {
-        let lock = LockBuilder::new(Arc::clone(&table), String::new());
-        MemberBuilder { table, group, lock }
-    }
-
-    /// Sets the name of this member in the table, in plans and in logs. By default
-    /// `host-pid-random`.
-    ///
-    /// It should be another one for each process. Of two processes with the same id one is a member
-    /// and the other waits until the first is gone.
-    pub fn id(mut self, id: impl Into<String>) -> MemberBuilder {
-        self.lock = self.lock.id(id);
-        self
-    }
-
-    /// Sets a text for the other members, such as an address; at most 4 KiB.
-    pub fn info(mut self, info: impl Into<String>) -> MemberBuilder {
-        self.lock = self.lock.info(info);
-        self
-    }
-
-    /// Sets the time for which a member that says nothing counts as live; by default 10 s. As
-    /// [`LockBuilder::lease`].
-    ///
-    /// Give all members of a group the same: it also sets the pace of hand-overs.
-    pub fn lease(mut self, lease: Duration) -> MemberBuilder {
-        self.lock = self.lock.lease(lease);
-        self
-    }
-
-    /// Sets the time from one poll of the fleet to the next. As [`LockBuilder::poll_interval`].
-    pub fn poll_interval(mut self, interval: Duration) -> MemberBuilder {
-        self.lock = self.lock.poll_interval(interval);
-        self
-    }
-
-    /// Sets the time that a shard's task has to stop once it was told to. As
-    /// [`LockBuilder::stop_limit`].
-    pub fn stop_limit(mut self, limit: Duration) -> MemberBuilder {
-        self.lock = self.lock.stop_limit(limit);
-        self
-    }
-
-    /// Sets the clock by which validity is judged; for tests. As [`LockBuilder::clock`].
-    pub fn clock(mut self, clock: Clock) -> MemberBuilder {
-        self.lock = self.lock.clock(clock);
-        self
-    }
-
-    /// Checks the settings and makes the member; nothing is sent before it runs.
-    ///
-    /// # Errors
-    ///
-    /// [`is_config`](Error::is_config) for settings that can't work; the text names the rule.
-    pub fn build(self) -> Result<Member> {
-        let MemberBuilder { table, group, mut lock } = self;
-        let is_named = lock.has_id();
-        let id = lock.fix_id();
-        check_part("group", &group)?;
-        check_part("member id", &id)?;
-        let own = lock.for_row(member_key(&group, &id)).build()?;
-        Ok(Member(Arc::new(Inner { table, group, id, is_named, lock, own })))
-    }
-}
 
 /// One process of a group. A cheap clone is another handle to the same member.
 ///
@@ -141,6 +65,15 @@ struct Inner {
 }
 
 impl Member {
+    pub(crate) fn new(group: String, mut lock: LockBuilder) -> Result<Member> {
+        let (table, is_named) = (Arc::clone(&lock.table), lock.has_id());
+        let id = lock.fix_id();
+        check_part("group", &group)?;
+        check_part("member id", &id)?;
+        let own = lock.for_row(member_key(&group, &id)).build()?;
+        Ok(Member(Arc::new(Inner { table, group, id, is_named, lock, own })))
+    }
+
     /// Joins the group, and stays in it until `cancel` is cancelled.
     ///
     /// The returned future resolves once this member has left, and its row is deleted. Dropping that

@@ -3,6 +3,7 @@
 //! Each row here is an ordinary lock under the ordinary protocol, with a term, a token and a fence
 //! of its own. A wrong or an old view of the fleet costs time and never safety.
 
+mod builder;
 mod controller;
 mod count_row;
 mod failures;
@@ -21,12 +22,13 @@ mod shards;
 mod shards_view;
 mod tasks;
 
-pub use member::{Member, MemberBuilder};
+pub use builder::Builder;
+pub use member::Member;
 pub use members::{MemberState, Members};
 pub use permit::Permit;
 pub use rw_guards::{ReadGuard, WriteGuard};
-pub use rw_lock::{RwLock, RwLockBuilder};
-pub use semaphore::{Semaphore, SemaphoreBuilder};
+pub use rw_lock::RwLock;
+pub use semaphore::Semaphore;
 pub use shard::Shard;
 pub(crate) use shard_count::shard_count;
 pub use shard_count::{Resize, ShardCount};

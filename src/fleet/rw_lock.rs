@@ -16,84 +16,10 @@ use crate::runloop::{RowRole, WritersTurns};
 use crate::settings::{LockBuilder, Settings};
 use crate::store::Table;
 use crate::store::membership::{poll, search_and_tidy, taken_until, tidy_pause};
-use crate::system::{Clock, random, runtime};
+use crate::system::{random, runtime};
 
 /// How long a search for the rows of readers long gone may take.
 const TIDY_LIMIT: Duration = Duration::from_secs(1);
-
-/// The settings of a lock for readers and writers before they are checked. Made by
-/// [`LockTable::rw_lock`](crate::LockTable::rw_lock).
-#[derive(Clone, Debug)]
-#[must_use = "a builder does nothing until `build` is called"]
-pub struct RwLockBuilder {
-    table: Arc<Table>,
-    name: String,
-    lock: LockBuilder,
-}
-
-impl RwLockBuilder {
-    pub(crate) fn new(table: Arc<Table>, name: String) -> RwLockBuilder {
-        let lock = LockBuilder::new(Arc::clone(&table), String::new());
-        RwLockBuilder { table, name, lock }
-    }
-
-    /// Sets the name of this process in its rows. As [`LockBuilder::id`], without `/`.
-    pub fn id(mut self, id: impl Into<String>) -> RwLockBuilder {
-        self.lock = self.lock.id(id);
-        self
-    }
-
-    /// Sets a text in the rows of this process. As [`LockBuilder::info`].
-    pub fn info(mut self, info: impl Into<String>) -> RwLockBuilder {
-        self.lock = self.lock.info(info);
-        self
-    }
-
-    /// Sets the time for which a reader or writer that says nothing keeps the lock; by default 10 s.
-    /// As [`LockBuilder::lease`].
-    pub fn lease(mut self, lease: Duration) -> RwLockBuilder {
-        self.lock = self.lock.lease(lease);
-        self
-    }
-
-    /// Sets the time from one poll to the next while it waits. As [`LockBuilder::poll_interval`].
-    pub fn poll_interval(mut self, interval: Duration) -> RwLockBuilder {
-        self.lock = self.lock.poll_interval(interval);
-        self
-    }
-
-    /// Sets the clock by which validity is judged; for tests. As [`LockBuilder::clock`].
-    pub fn clock(mut self, clock: Clock) -> RwLockBuilder {
-        self.lock = self.lock.clock(clock);
-        self
-    }
-
-    /// Checks the settings; nothing is sent.
-    ///
-    /// # Errors
-    ///
-    /// [`is_config`](Error::is_config) for settings that can't work; the text names the rule.
-    pub fn build(self) -> Result<RwLock> {
-        let RwLockBuilder { table, name, mut lock } = self;
-        check_part("readers and writers' lock", &name)?;
-        let id = lock.fix_id();
-        check_part("id of a reader or writer", &id)?;
-        let writer_row = writer_key(&name);
-        let settings = lock.for_row(writer_row.clone()).settings()?;
-        Ok(RwLock(Arc::new(Inner {
-            readers: readers_prefix(&name),
-            table,
-            name,
-            writer_row,
-            writers: Arc::new(WritersTurns::new(settings.timing.poll_interval)),
-            settings,
-            lock,
-            queue: Arc::default(),
-            failures: Failures::default(),
-            tidy_at: Mutex::new(Instant::now()),
-        })))
-    }
-}
 
 /// A lock that many read under, or one writes under. A cheap clone is another handle to the same.
 ///
@@ -172,6 +98,26 @@ pub(super) struct Inner {
 }
 
 impl RwLock {
+    pub(crate) fn new(name: String, mut lock: LockBuilder) -> Result<RwLock> {
+        check_part("readers and writers' lock", &name)?;
+        let id = lock.fix_id();
+        check_part("id of a reader or writer", &id)?;
+        let writer_row = writer_key(&name);
+        let settings = lock.for_row(writer_row.clone()).settings()?;
+        Ok(RwLock(Arc::new(Inner {
+            table: Arc::clone(&lock.table),
+            readers: readers_prefix(&name),
+            name,
+            writer_row,
+            writers: Arc::new(WritersTurns::new(settings.timing.poll_interval)),
+            failures: Failures::default(),
+            settings,
+            lock,
+            queue: Arc::default(),
+            tidy_at: Mutex::new(Instant::now()),
+        })))
+    }
+
     /// Waits until nobody writes or waits to, and begins to read.
     ///
     /// # Errors

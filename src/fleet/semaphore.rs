@@ -17,7 +17,7 @@ use crate::names::{check_part, number, permits_prefix, subject};
 use crate::settings::LockBuilder;
 use crate::store::Table;
 use crate::store::membership::{Rows, poll, poll_in_turn, taken_until};
-use crate::system::{Clock, random, runtime};
+use crate::system::{random, runtime};
 use crate::term::say;
 
 /// Each poll reads all of their rows.
@@ -27,88 +27,6 @@ const TRIES_MAX: usize = 8;
 /// Between two polls of which the first showed something free.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_LONGEST: Duration = Duration::from_secs(10);
-
-/// The settings of a semaphore before they are checked. Made by [`LockTable::semaphore`](crate::LockTable::semaphore).
-#[derive(Clone, Debug)]
-#[must_use = "a builder does nothing until `build` is called"]
-pub struct SemaphoreBuilder {
-    table: Arc<Table>,
-    name: String,
-    permits: usize,
-    lock: LockBuilder,
-}
-
-impl SemaphoreBuilder {
-    pub(crate) fn new(table: Arc<Table>, name: String, permits: usize) -> SemaphoreBuilder {
-        let lock = LockBuilder::new(Arc::clone(&table), String::new());
-        SemaphoreBuilder { table, name, permits, lock }
-    }
-
-    /// Sets the name of this process in the rows of the permits that it has. As
-    /// [`LockBuilder::id`].
-    pub fn id(mut self, id: impl Into<String>) -> SemaphoreBuilder {
-        self.lock = self.lock.id(id);
-        self
-    }
-
-    /// Sets a text in the rows of the permits that it has. As [`LockBuilder::info`].
-    pub fn info(mut self, info: impl Into<String>) -> SemaphoreBuilder {
-        self.lock = self.lock.info(info);
-        self
-    }
-
-    /// Sets the time for which a holder that says nothing keeps its permit; by default 10 s. As
-    /// [`LockBuilder::lease`].
-    pub fn lease(mut self, lease: Duration) -> SemaphoreBuilder {
-        self.lock = self.lock.lease(lease);
-        self
-    }
-
-    /// Sets the time from one poll to the next while all permits are taken. As
-    /// [`LockBuilder::poll_interval`].
-    pub fn poll_interval(mut self, interval: Duration) -> SemaphoreBuilder {
-        self.lock = self.lock.poll_interval(interval);
-        self
-    }
-
-    /// Sets the clock by which validity is judged; for tests. As [`LockBuilder::clock`].
-    pub fn clock(mut self, clock: Clock) -> SemaphoreBuilder {
-        self.lock = self.lock.clock(clock);
-        self
-    }
-
-    /// Checks the settings; nothing is sent.
-    ///
-    /// # Errors
-    ///
-    /// [`is_config`](Error::is_config) for settings that can't work; the text names the rule.
-    pub fn build(self) -> Result<Semaphore> {
-        let SemaphoreBuilder { table, name, permits, mut lock } = self;
-        check_part("semaphore", &name)?;
-        if !(1..=PERMITS_MAX).contains(&permits) {
-            let rule = format!("{permits} permits; expected 1 to {PERMITS_MAX}");
-            return Err(Error::config(format!("semaphore `{name}`: {rule}")));
-        }
-        lock.fix_id();
-        let prefix = permits_prefix(&name);
-        let settings = lock.for_row(format!("{prefix}{permits}")).settings()?;
-        Ok(Semaphore(Arc::new(Inner {
-            table,
-            name,
-            prefix,
-            permits,
-            lease: settings.timing.lease,
-            poll: settings.timing.poll_interval,
-            lock,
-            pool: Pool::new(settings.timing.poll_interval),
-            poll_at: tokio::sync::Mutex::new(Instant::now()),
-            fruitless: AtomicU32::new(0),
-            polls: Failures::default(),
-            failed_take: Mutex::default(),
-            repeats: Repeats::default(),
-        })))
-    }
-}
 
 /// A semaphore in the lock table: at most so many callers in the fleet have a permit. A cheap clone
 /// is another handle to the same.
@@ -178,6 +96,32 @@ struct Inner {
 }
 
 impl Semaphore {
+    pub(crate) fn new(name: String, permits: usize, mut lock: LockBuilder) -> Result<Semaphore> {
+        check_part("semaphore", &name)?;
+        if !(1..=PERMITS_MAX).contains(&permits) {
+            let rule = format!("{permits} permits; expected 1 to {PERMITS_MAX}");
+            return Err(Error::config(format!("semaphore `{name}`: {rule}")));
+        }
+        lock.fix_id();
+        let prefix = permits_prefix(&name);
+        let settings = lock.for_row(format!("{prefix}{permits}")).settings()?;
+        Ok(Semaphore(Arc::new(Inner {
+            table: Arc::clone(&lock.table),
+            name,
+            prefix,
+            permits,
+            lease: settings.timing.lease,
+            poll: settings.timing.poll_interval,
+            lock,
+            pool: Pool::new(settings.timing.poll_interval),
+            poll_at: tokio::sync::Mutex::new(Instant::now()),
+            fruitless: AtomicU32::new(0),
+            polls: Failures::default(),
+            failed_take: Mutex::default(),
+            repeats: Repeats::default(),
+        })))
+    }
+
     /// Waits until this caller has a permit, however long that takes.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::fleet::{Member, MemberBuilder};
+use spindle::fleet::{Builder, Member};
 use spindle::{CancellationToken, LockTable, RunHandle};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
@@ -20,13 +20,13 @@ async fn join(world: &World, id: &str) -> Joined {
 }
 
 impl Joined {
-    async fn run(builder: MemberBuilder) -> Joined {
+    async fn run(builder: Builder<Member>) -> Joined {
         let joins = Joined::start(builder);
         joins.is_live().await;
         joins
     }
 
-    fn start(builder: MemberBuilder) -> Joined {
+    fn start(builder: Builder<Member>) -> Joined {
         let (member, cancel) = (builder.build().unwrap(), CancellationToken::new());
         let running = member.run(cancel.clone());
         Joined { member, cancel, running }
@@ -181,7 +181,7 @@ async fn an_interval_that_no_watch_can_have_is_refused() {
 #[tokio::test]
 async fn names_that_reach_into_another_key_are_refused() {
     let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
-    let refused = |builder: MemberBuilder| {
+    let refused = |builder: Builder<Member>| {
         let error = builder.build().unwrap_err();
         assert!(error.is_config(), "{error}");
         error.to_string()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use spindle::fleet::{MemberBuilder, RwLockBuilder, SemaphoreBuilder};
+use spindle::fleet::{Builder, Member, RwLock, Semaphore};
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
 use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
@@ -13,7 +13,7 @@ use spindle::testing::Clock;
 use spindle::{CancellationToken, Fence, FencingToken, LockBuilder, LockTable, RunHandle, Spindle};
 use spindle_emulator::engine::Value;
 use spindle_emulator::{Effect, Emulator, Fault, FaultHandle, Rpc};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -67,7 +67,11 @@ impl World {
 
     /// A world in real time, on a runtime of its own, which nothing in the test blocks.
     pub fn elsewhere(ddl: &str) -> (Runtime, World) {
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let world = runtime.block_on(World::with_table(ddl));
         (runtime, world)
     }
@@ -81,16 +85,16 @@ impl World {
         lock_of(&self.table(), LOCK).id(id)
     }
 
-    pub fn member(&self, id: &str) -> MemberBuilder {
+    pub fn member(&self, id: &str) -> Builder<Member> {
         self.table().member("orders").id(id).lease(LEASE).clock(Clock::runtime())
     }
 
-    pub fn semaphore(&self, id: &str, permits: usize) -> SemaphoreBuilder {
+    pub fn semaphore(&self, id: &str, permits: usize) -> Builder<Semaphore> {
         let semaphore = self.table().semaphore("uploads", permits);
         semaphore.id(id).lease(LEASE).clock(Clock::runtime())
     }
 
-    pub fn rw_lock(&self, id: &str) -> RwLockBuilder {
+    pub fn rw_lock(&self, id: &str) -> Builder<RwLock> {
         self.table().rw_lock("catalogue").id(id).lease(LEASE).clock(Clock::runtime())
     }
 

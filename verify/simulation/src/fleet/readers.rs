@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::RngExt as _;
 use spindle::fleet::{ReadGuard, RwLock, WriteGuard};
 use spindle::testing::Clock;
-use spindle::{LockTable, Term, simulation};
+use spindle::{LockTable, Term};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -51,14 +51,9 @@ impl Got {
 impl Slot {
     /// Reads and writes for as long as the fault phase lasts. A caller that waits then waits on.
     pub(super) async fn read_and_write(self: &Arc<Slot>, life: &Life, table: &LockTable) {
-        let plan = &self.world.plan;
-        let lock = (table.rw_lock(NAME).id(&*self.id).lease(plan.lease))
-            .poll_interval(plan.poll)
-            .clock(simulation::clock(Arc::clone(&self.process.clocks) as _))
-            .build()
-            .expect("the plan is valid");
+        let lock = self.build(table.rw_lock(NAME));
         let mut callers = JoinSet::new();
-        for _ in 0..=plan.callers {
+        for _ in 0..=self.world.plan.callers {
             let (slot, life, lock) = (Arc::clone(self), life.clone(), lock.clone());
             callers.spawn(async move { slot.use_shared(&life, &lock).await });
         }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::RngExt as _;
-use spindle::fleet::{Member, Semaphore, Shard};
+use spindle::fleet::{Builder, Member, Semaphore, Shard};
 use spindle::{CancellationToken, LockTable, Term, simulation};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -139,22 +139,19 @@ impl Slot {
         }
     }
 
+    /// Builds this by the settings that all of the process go by.
+    pub(super) fn build<T>(&self, builder: Builder<T>) -> T {
+        let plan = &self.world.plan;
+        let clock = simulation::clock(Arc::clone(&self.process.clocks) as _);
+        let builder = builder.id(&*self.id).lease(plan.lease).poll_interval(plan.poll);
+        builder.clock(clock).build().expect("the plan is valid")
+    }
+
     async fn share_and_call(self: &Arc<Slot>, life: &Life, table: &LockTable) {
         let plan = &self.world.plan;
-        let clock = || simulation::clock(Arc::clone(&self.process.clocks) as _);
-        let member = (table.member("fleet").id(&*self.id).info("its address"))
-            .lease(plan.lease)
-            .poll_interval(plan.poll)
-            .stop_limit(plan.stop_limit())
-            .clock(clock())
-            .build()
-            .expect("the plan is valid");
-        let semaphore = (table.semaphore("permits", plan.permits).id(&*self.id))
-            .lease(plan.lease)
-            .poll_interval(plan.poll)
-            .clock(clock())
-            .build()
-            .expect("the plan is valid");
+        let member = table.member("fleet").info("its address").stop_limit(plan.stop_limit());
+        let member = self.build(member);
+        let semaphore = self.build(table.semaphore("permits", plan.permits));
         let mut callers = JoinSet::new();
         for _ in 0..plan.callers {
             let (slot, life, semaphore) = (Arc::clone(self), life.clone(), semaphore.clone());
@@ -171,7 +168,7 @@ impl Slot {
         let task = move |shard: Shard| {
             let (slot, of) = (Arc::clone(&slot), of.clone());
             // The dead begin nothing; what is left of them here is aborted.
-            let entry = (!of.dies.is_cancelled()).then(|| slot.begins(&of, &shard));
+            let entry = (!of.is_dead()).then(|| slot.begins(&of, &shard));
             async move {
                 let Some(entry) = entry else { return };
                 slot.work(shard, entry).await;
