@@ -137,6 +137,7 @@ impl Controller {
             meter: Meter::new(&Arc::from(own.name())),
             view: Arc::clone(view),
             texts: BTreeMap::new(),
+            failures: Failures::new(&settings.clock),
             own,
             tasks: Tasks::default(),
             stuck: None,
@@ -145,7 +146,6 @@ impl Controller {
             is_more: false,
             awaited: Vec::new(),
             all_due: Instant::now(),
-            failures: Failures::default(),
             is_by_own: true,
             tidied: Instant::now(),
         })
@@ -428,8 +428,8 @@ impl Controller {
     fn pause_after(&self, error: &Error) -> Duration {
         let lock = self.own.name();
         let tell = || tracing::warn!(lock, %error, "the shards can't be read");
-        let failures = self.failures.failed(error, tell);
-        let pause = (self.poll * 2_u32.saturating_pow(failures.min(10))).min(PAUSE_LONGEST);
+        let failures = self.failures.failed(error, tell).clamp(1, 11) as u32;
+        let pause = (self.poll * 2_u32.pow(failures - 1)).min(PAUSE_LONGEST);
         random::jittered(pause.max(self.poll))
     }
 

@@ -1,52 +1,44 @@
-//! Failures of one kind in a row: counted, kept for whoever asks, and worth a line of the log each
-//! minute.
+//! Failures of one kind in a row: kept for whoever asks, and logged.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::time::Instant;
-
 use crate::error::Error;
-use crate::term::{TOLD_EVERY, say};
+use crate::system::Clock;
+use crate::term::{Failure, FailureLine, say};
 
-/// The failures since the last success.
-#[derive(Debug, Default)]
-pub(super) struct Failures(Mutex<Option<InARow>>);
-
+/// The failures since the last success, by this clock.
 #[derive(Debug)]
-struct InARow {
-    count: u32,
-    last: Error,
-    told: Instant,
-}
+pub(super) struct Failures(Clock, Mutex<Option<Failure>>);
 
 impl Failures {
+    pub(super) fn new(clock: &Clock) -> Failures {
+        Failures(clock.clone(), Mutex::default())
+    }
+
     /// Notes one more, and logs it by `tell` if it is the first or the log said so a minute ago.
-    /// Returns how many came before it.
-    pub(super) fn failed(&self, error: &Error, tell: impl FnOnce()) -> u32 {
-        let (mut failures, now) = (self.lock(), Instant::now());
-        let before = failures.as_ref().map_or(0, |row| row.count);
-        let told = failures.as_ref().map(|row| row.told);
-        let told = told.filter(|told| now.duration_since(*told) < TOLD_EVERY);
-        let count = before.saturating_add(1);
-        *failures = Some(InARow { count, last: error.clone(), told: told.unwrap_or(now) });
-        drop(failures);
-        if told.is_none() {
+    /// Returns how many there are.
+    pub(super) fn failed(&self, error: &Error, tell: impl FnOnce()) -> u64 {
+        let mut failure = self.lock();
+        let line = Failure::again(&mut failure, self.0.now(), error);
+        let count = failure.as_ref().map_or(0, |failure| failure.count);
+        drop(failure);
+        if line != FailureLine::Enough {
             say(tell);
         }
-        before
+        count
     }
 
     /// Notes a success. Returns how many failures it ends.
-    pub(super) fn end(&self) -> u32 {
-        self.lock().take().map_or(0, |row| row.count)
+    pub(super) fn end(&self) -> u64 {
+        self.lock().take().map_or(0, |failure| failure.count)
     }
 
     /// Returns the last failure, if no success has come since.
     pub(super) fn last(&self) -> Option<Error> {
-        self.lock().as_ref().map(|row| row.last.clone())
+        self.lock().as_ref().map(|failure| failure.error.clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<InARow>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Failure>> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -110,7 +110,7 @@ impl RwLock {
             name,
             writer_row,
             writers: Arc::new(WritersTurns::new(settings.timing.poll_interval)),
-            failures: Failures::default(),
+            failures: Failures::new(&settings.clock),
             settings,
             lock,
             queue: Arc::default(),

@@ -116,7 +116,7 @@ impl Semaphore {
             pool: Pool::new(settings.timing.poll_interval),
             poll_at: tokio::sync::Mutex::new(Instant::now()),
             fruitless: AtomicU32::new(0),
-            polls: Failures::default(),
+            polls: Failures::new(&settings.clock),
             failed_take: Mutex::default(),
             repeats: Repeats::default(),
         })))

@@ -10,7 +10,7 @@ use crate::system::Clock;
 use crate::token::FencingToken;
 
 /// How often the log repeats a failure that lasts.
-pub(crate) const TOLD_EVERY: Duration = Duration::from_secs(60);
+const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// An instance's account of itself.
 #[derive(Debug)]
@@ -32,12 +32,13 @@ pub(crate) struct HealthRecord {
     ended: Option<End>,
 }
 
+/// The failures of one kind since the last success.
 #[derive(Clone, Debug)]
-struct Failure {
+pub(crate) struct Failure {
     since: Moment,
-    error: Error,
+    pub(crate) error: Error,
     last: Moment,
-    count: u64,
+    pub(crate) count: u64,
     told: Moment,
     /// From then on it counts as over, unless it fails again before.
     over_from: Option<Moment>,
@@ -141,27 +142,7 @@ impl HealthRecord {
 
     pub(crate) fn failed(&mut self, what: Failing, error: &Error) -> FailureLine {
         let now = self.clock.now();
-        let Some(slot) = self.slot(what) else { return FailureLine::Enough };
-        slot.take_if(|failure| failure.is_over(now));
-        let Some(failure) = slot else {
-            *slot = Some(Failure {
-                since: now,
-                error: error.clone(),
-                last: now,
-                count: 1,
-                told: now,
-                over_from: None,
-            });
-            return FailureLine::First;
-        };
-        failure.error = error.clone();
-        failure.count += 1;
-        (failure.last, failure.over_from) = (now, None);
-        if now.since(failure.told) < TOLD_EVERY {
-            return FailureLine::Enough;
-        }
-        failure.told = now;
-        FailureLine::StillFails { count: failure.count, lasting: now.since(failure.since) }
+        self.slot(what).map_or(FailureLine::Enough, |slot| Failure::again(slot, now, error))
     }
 
     pub(crate) fn succeeded(&mut self, what: Failing) -> Option<Recovered> {
@@ -251,6 +232,30 @@ impl HealthRecord {
 }
 
 impl Failure {
+    /// Notes one more. Returns the line of the log that it is worth: the first, and one each minute.
+    pub(crate) fn again(slot: &mut Option<Failure>, now: Moment, error: &Error) -> FailureLine {
+        slot.take_if(|failure| failure.is_over(now));
+        let Some(failure) = slot else {
+            *slot = Some(Failure {
+                since: now,
+                error: error.clone(),
+                last: now,
+                count: 1,
+                told: now,
+                over_from: None,
+            });
+            return FailureLine::First;
+        };
+        failure.error = error.clone();
+        failure.count += 1;
+        (failure.last, failure.over_from) = (now, None);
+        if now.since(failure.told) < TOLD_EVERY {
+            return FailureLine::Enough;
+        }
+        failure.told = now;
+        FailureLine::StillFails { count: failure.count, lasting: now.since(failure.since) }
+    }
+
     fn is_over(&self, now: Moment) -> bool {
         self.over_from.is_some_and(|over_from| over_from <= now)
     }

@@ -23,7 +23,7 @@ use crate::system::Clock;
 use crate::token::FencingToken;
 
 pub use health::{Failing, Health, Role, Trouble};
-pub(crate) use health_record::TOLD_EVERY;
+pub(crate) use health_record::{Failure, FailureLine};
 pub(crate) use log::{Log, say};
 pub(crate) use published::Published;
 pub(crate) use succession::succession;
