@@ -165,9 +165,9 @@ mod token;
 pub use google_cloud_spanner;
 pub use tokio_util::sync::CancellationToken;
 
-#[doc(hidden)]
-pub use error::told_by_client;
 pub use error::{Error, ReleaseOutcome, Result, TermEnd};
+#[doc(hidden)]
+pub use error::{is_answer, told_by_client};
 pub use fence::{Fence, FencedTransaction, HighWaterMark};
 pub use lock::{Guard, LeadOptions, RunHandle, Spindle, TaskResult};
 pub use operate::{Holding, LockState};

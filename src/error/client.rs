@@ -75,6 +75,18 @@ pub fn told_by_client(error: &google_cloud_spanner::Error) -> String {
     }
 }
 
+/// Returns true if Spanner said something, be it no: the connection works. The program of this
+/// repository asks, too.
+#[doc(hidden)]
+pub fn is_answer(error: &google_cloud_spanner::Error) -> bool {
+    match code(error) {
+        // The client says these of itself, too.
+        Some(Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded | Code::Unknown)
+        | None => error.is_deserialization(),
+        Some(_) => true,
+    }
+}
+
 /// Returns the text that a panic was raised with.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use google_cloud_gax::error::rpc::{Code, Status};
 use spindle_protocol::fleet::Count;
 
-use super::client::{code, is_definite};
+use super::client::{code, is_answer, is_definite};
 use super::term_end::TermEnd;
 use crate::token::FencingToken;
 
@@ -126,12 +126,6 @@ impl Error {
         } else {
             Error::new(Kind::Unknown { doing: doing.into(), source: Some(source) })
         }
-    }
-
-    /// Returns the error of a write of which an earlier attempt got no definite answer, whatever
-    /// the last one got.
-    pub(crate) fn in_doubt(doing: String, source: google_cloud_spanner::Error) -> Error {
-        Error::new(Kind::Unknown { doing, source: Some(source) })
     }
 
     /// Returns true if the term is over, or was never this lock's: nothing was written under it,
@@ -272,19 +266,9 @@ impl Error {
         }
     }
 
-    /// Returns true if an answer came that could not be read as what it should be.
-    pub(crate) fn is_malformed(&self) -> bool {
-        self.spanner().is_some_and(google_cloud_spanner::Error::is_deserialization)
-    }
-
     /// Returns true if Spanner said something, be it no: the connection works.
     pub(crate) fn is_answer(&self) -> bool {
-        match self.code() {
-            // The client says these of itself, too.
-            Some(Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded | Code::Unknown)
-            | None => self.is_malformed(),
-            Some(_) => true,
-        }
+        self.spanner().is_some_and(is_answer)
     }
 
     /// Returns true if another transaction may be why this one is gone, and nothing of it applied.

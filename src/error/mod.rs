@@ -6,8 +6,8 @@ mod outcome;
 mod term_end;
 mod text;
 
-pub use client::told_by_client;
 pub(crate) use client::{Missing, code, is_definite, panic_message, with_causes};
+pub use client::{is_answer, told_by_client};
 pub use kind::{Error, Result};
 pub(crate) use kind::{Kind, TaskError};
 pub(crate) use outcome::Outcome;

@@ -114,7 +114,8 @@ impl Attempts {
     /// Sorts the error that ended the transaction.
     pub(super) fn sort(&self, doing: String, error: google_cloud_spanner::Error) -> Error {
         match (self.stage(), Error::extract(&error)) {
-            (Stage::InDoubt, _) => Error::in_doubt(doing, error),
+            // An earlier attempt got no definite answer, whatever the last one got.
+            (Stage::InDoubt, _) => Error::new(error::Kind::Unknown { doing, source: Some(error) }),
             (Stage::Committing, _) if !error.is_exhausted() => Error::from_write(doing, error),
             (Stage::Working, Some(ours)) => ours.clone(),
             // Exhausted by failures to send anything at all.

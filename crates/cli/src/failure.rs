@@ -126,12 +126,8 @@ pub fn refused(text: String, error: &spindle::google_cloud_spanner::Error) -> Fa
     let cure = match error.status().map(|status| status.code) {
         Some(Status::PermissionDenied) => ROLE,
         Some(Status::Unauthenticated) => CREDENTIALS,
-        // The client says these of itself, too.
-        None
-        | Some(
-            Status::Unavailable | Status::Cancelled | Status::DeadlineExceeded | Status::Unknown,
-        ) => return unreachable(text, error.is_authentication()),
-        Some(_) => ANSWERED,
+        _ if spindle::is_answer(error) => ANSWERED,
+        _ => return unreachable(text, error.is_authentication()),
     };
     Failure::new(Code::Unreachable, text).cure(cure)
 }

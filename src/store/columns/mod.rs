@@ -293,7 +293,8 @@ impl Columns {
                 | Code::FailedPrecondition
                 | Code::OutOfRange,
             ) => true,
-            None => error.is_malformed(),
+            // An answer that is not what it should be.
+            None => error.is_answer(),
             _ => false,
         };
         if !is_unclear {
