@@ -10,7 +10,7 @@ use super::mutation::{At, Mutation, Target, WriteSet, Writes};
 use super::schema::Schema;
 use super::state::{State, Step};
 use super::store::Row;
-use super::transaction::{Committed, Concurrency, Outcome, TransactionId};
+use super::transaction::{Committed, Outcome, TransactionId};
 use super::value::Timestamp;
 
 /// The most cells and entries of indexes that one commit may write.
@@ -183,24 +183,14 @@ impl State {
         mutations: &[Mutation],
         now: Timestamp,
     ) -> Result<Step<()>> {
-        let concurrency = self.open_transaction(id, now)?.concurrency;
-        let base = match concurrency {
-            Concurrency::Pessimistic => Timestamp::MAX,
-            Concurrency::Optimistic => self.snapshot(id, now),
-        };
-        let at = At { base, now, committing: false };
+        let at = At { base: self.moment_seen(id, now)?, now, committing: false };
         let before = &self.transaction(id)?.writes;
         let mut applied = self.applied(before, mutations, at)?;
         let follows = self.consequences(&applied.rows, Some(&before.rows), at)?;
         let mut reads = reads_of(&self.schema, &applied.locks);
         reads.extend(follows.reads);
-        match concurrency {
-            Concurrency::Optimistic => self.record_reads(id, &reads),
-            Concurrency::Pessimistic => {
-                if let Some(blocked) = self.acquire(id, &reads, true, now) {
-                    return Ok(Step::Blocked(blocked, reads));
-                }
-            }
+        if let Some(blocked) = self.has_read(id, &reads, now) {
+            return Ok(Step::Blocked(blocked, reads));
         }
         applied.lay_rows(follows.entries);
         self.open_transaction(id, now)?.writes.lay(applied);

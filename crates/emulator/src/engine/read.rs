@@ -10,7 +10,7 @@ use super::error::{Error, Result};
 use super::locks::{Columns, Lock, Mode};
 use super::mutation::{RowWrite, TableWrites, cells_of};
 use super::schema::Schema;
-use super::state::{State, Step, TableData};
+use super::state::{Blocked, State, Step, TableData};
 use super::store::Row;
 use super::table::Table;
 use super::transaction::{Concurrency, TransactionId};
@@ -259,11 +259,7 @@ impl State {
         reading: &mut Reading,
         now: Timestamp,
     ) -> Result<Step<Vec<Vec<Value>>>> {
-        let concurrency = self.open_transaction(id, now)?.concurrency;
-        let moment = match concurrency {
-            Concurrency::Optimistic => self.snapshot(id, now),
-            Concurrency::Pessimistic => Timestamp::MAX,
-        };
+        let moment = self.moment_seen(id, now)?;
         let ((table, data), positions) = self.found(&reading.read)?;
         let name = table.name.to_ascii_lowercase();
         let writes = self.open.get(&id).and_then(|t| t.writes.rows.get(&name));
@@ -272,30 +268,39 @@ impl State {
         let mode = if reading.read.exclusive { Mode::Exclusive } else { Mode::Shared };
         let lock = |range| (name.clone(), Lock { range, columns: columns.clone(), mode });
         let locks: Vec<_> = reading.seen(&page).map(lock).collect();
-        match concurrency {
-            Concurrency::Optimistic => self.record_reads(id, &locks),
-            Concurrency::Pessimistic => {
-                if let Some(blocked) = self.acquire(id, &locks, true, now) {
-                    return Ok(Step::Blocked(blocked, locks));
-                }
-            }
+        if let Some(blocked) = self.has_read(id, &locks, now) {
+            return Ok(Step::Blocked(blocked, locks));
         }
         Ok(Step::Done(reading.turn(page)))
     }
 
-    /// Returns the moment that an optimistic transaction sees: that of its first read.
-    pub fn snapshot(&mut self, id: TransactionId, now: Timestamp) -> Timestamp {
+    /// Returns the moment that a transaction sees: the latest, or that of an optimistic one's first
+    /// read.
+    pub fn moment_seen(&mut self, id: TransactionId, now: Timestamp) -> Result<Timestamp> {
+        if self.open_transaction(id, now)?.concurrency == Concurrency::Pessimistic {
+            return Ok(Timestamp::MAX);
+        }
         self.age(id);
         let strong = self.strong_timestamp(now);
-        self.open
-            .get_mut(&id)
-            .map_or(strong, |transaction| *transaction.snapshot.get_or_insert(strong))
+        let transaction = self.open.get_mut(&id);
+        Ok(transaction.map_or(strong, |it| *it.snapshot.get_or_insert(strong)))
     }
 
-    /// Notes what an optimistic transaction has read, in terms of the locks it would have taken.
-    pub fn record_reads(&mut self, id: TransactionId, locks: &[(String, Lock)]) {
-        let Some(transaction) = self.open.get_mut(&id) else { return };
-        transaction.reads.extend_from_slice(locks);
+    /// Locks what a transaction has read, unless something is in the way. Of an optimistic one it is
+    /// noted, in terms of the locks it would have taken.
+    pub fn has_read(
+        &mut self,
+        id: TransactionId,
+        locks: &[(String, Lock)],
+        now: Timestamp,
+    ) -> Option<Blocked> {
+        match self.open.get_mut(&id) {
+            Some(transaction) if transaction.concurrency == Concurrency::Optimistic => {
+                transaction.reads.extend_from_slice(locks);
+                None
+            }
+            _ => self.acquire(id, locks, true, now),
+        }
     }
 
     /// Returns true if what an optimistic transaction has read is still so.

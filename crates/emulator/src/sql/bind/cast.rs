@@ -18,7 +18,9 @@ impl Binder<'_> {
     ) -> Result<Typed> {
         let operand = self.expr(operand)?;
         let computed = |node| Typed::computed(at, target, node);
-        if let Origin::Untyped(..) = operand.origin {
+        // An array without elements is one of any type.
+        let arrays = matches!((operand.value_type, target), (Some(Type::Array(_)), Type::Array(_)));
+        if arrays || matches!(operand.origin, Origin::Untyped(..)) {
             let found = operand.type_name();
             let typed = operand.coerced(target)?;
             return typed
@@ -28,14 +30,6 @@ impl Binder<'_> {
         let own = match operand.value_type {
             None => return Ok(computed(operand.node)),
             Some(own) if own == target => return Ok(computed(operand.node)),
-            // An array without elements is one of any type.
-            Some(Type::Array(_)) if matches!(target, Type::Array(_)) => {
-                let found = operand.type_name();
-                let typed = operand.coerced(target)?;
-                return typed
-                    .map(|typed| computed(typed.node))
-                    .ok_or_else(|| invalid(found, target, at));
-            }
             Some(own) => own,
         };
         check(own, target, at)?;

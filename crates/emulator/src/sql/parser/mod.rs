@@ -198,13 +198,10 @@ impl Parser {
 
     /// Reads a name: a quoted identifier or an unreserved word.
     fn identifier(&mut self) -> Result<String> {
-        let name = match self.peek() {
-            Kind::Quoted(name) => name.clone(),
-            Kind::Word(word) if !is_reserved(word) => word.clone(),
-            _ => return Err(self.expected("an identifier")),
-        };
-        self.advance();
-        Ok(name)
+        match self.peek() {
+            Kind::Word(word) if is_reserved(word) => Err(self.expected("an identifier")),
+            _ => self.name_after_dot(),
+        }
     }
 
     /// Reads a name behind a dot, where reserved words are names too.
