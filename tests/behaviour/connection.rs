@@ -8,20 +8,15 @@ use spindle::LockTable;
 use spindle_emulator::{Emulator, Rpc};
 use tokio::io::{AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::world::{
-    Contender, DATABASE, EVENTUALLY, LOCK, OPTIONAL_COLUMNS, World, lock_of, timed, until,
+    Contender, DATABASE, EVENTUALLY, LOCK, OPTIONAL_COLUMNS, World, lock_of, runtime, timed, until,
 };
 
 /// The limit that each call documents.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
-
-fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-}
 
 #[test]
 fn a_table_works_from_one_runtime_after_another() {

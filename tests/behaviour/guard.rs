@@ -9,14 +9,10 @@ use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, World, lock_of, timed, until};
+use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, World, lock_of, spindle, timed, until};
 
 async fn acquire(lock: &Spindle) -> Guard {
     timeout(EVENTUALLY, lock.acquire()).await.expect("it acquires").unwrap()
-}
-
-fn spindle(world: &World, id: &str) -> Spindle {
-    world.lock(id).build().unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,11 +17,9 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
 
 use crate::log::Log;
-use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, timed, until};
-
-fn spindle(world: &World, id: &str) -> Spindle {
-    world.lock(id).build().unwrap()
-}
+use crate::world::{
+    DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, spindle, timed, until,
+};
 
 /// Leads in a task of its own.
 fn lead<R, F, Fut>(lock: &Spindle, cancel: &CancellationToken, work: F) -> Leading<R::Value>
@@ -92,6 +90,12 @@ impl Tally {
         self.began.send(term.token()).unwrap();
         Working(Arc::clone(&self.running))
     }
+
+    /// A task that is deaf to its cancellation.
+    async fn deaf(self, term: Term) {
+        let _working = self.begin(&term);
+        std::future::pending().await
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,13 +142,7 @@ async fn a_task_that_ignores_its_cancellation_is_aborted_and_the_log_says_so() {
     let cancel = CancellationToken::new();
     let (tally, mut began) = Tally::new();
     let running = Arc::clone(&tally.running);
-    let leading = lead(&lock, &cancel, move |term| {
-        let working = tally.begin(&term);
-        async move {
-            let _working = working;
-            std::future::pending::<()>().await;
-        }
-    });
+    let leading = lead(&lock, &cancel, move |term| tally.clone().deaf(term));
     began.next().await;
     cancel.cancel();
     let (led, waited) = timed(leading.ends()).await;
@@ -164,14 +162,7 @@ async fn a_loss_stops_the_task_before_the_lease_is_over_and_the_next_term_starts
     let cancel = CancellationToken::new();
     let (tally, mut began) = Tally::new();
     let running = Arc::clone(&tally.running);
-    let leading = lead(&lock, &cancel, move |term| {
-        let working = tally.begin(&term);
-        async move {
-            let _working = working;
-            // Deaf to its cancellation.
-            std::future::pending::<()>().await;
-        }
-    });
+    let leading = lead(&lock, &cancel, move |term| tally.clone().deaf(term));
     let first = began.next().await;
     let term = lock.term().unwrap();
     let outage = world.spanner.inject(Fault::any().effect(Effect::Stall));

@@ -11,14 +11,10 @@ use tokio::runtime::Runtime;
 use tokio::time::{Instant, timeout};
 
 use crate::handles::at_once;
-use crate::world::{FOUR_COLUMNS, LOCK, OPTIONAL_COLUMNS, World, until};
+use crate::world::{FOUR_COLUMNS, LOCK, OPTIONAL_COLUMNS, World, runtime, until};
 
 /// Far more than the question takes, and far less than a caller has.
 const SOON: Duration = Duration::from_secs(15);
-
-fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-}
 
 /// Returns a runtime that has asked for the columns, of which the answer is still to come.
 fn asking(world: &World, table: &LockTable) -> Runtime {

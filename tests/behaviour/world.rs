@@ -26,12 +26,8 @@ pub const EVENTUALLY: Duration = Duration::from_secs(300);
 
 pub const OPTIONAL_COLUMNS: &str = include_str!("../../ddl/googlesql.sql");
 
-pub const FOUR_COLUMNS: &str = "CREATE TABLE locktable (
-    name STRING(MAX) NOT NULL,
-    heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-    token TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-    writer STRING(MAX),
-) PRIMARY KEY (name);";
+/// As other implementations make it.
+pub const FOUR_COLUMNS: &str = include_str!("../four_columns.sql");
 
 pub struct World {
     pub spanner: Emulator,
@@ -261,6 +257,11 @@ impl Contender {
     }
 }
 
+/// An instance that contends for the lock of the test.
+pub fn spindle(world: &World, id: &str) -> Spindle {
+    world.lock(id).build().unwrap()
+}
+
 /// A lock of this table, by the test's lease and the virtual clock.
 pub fn lock_of(table: &LockTable, name: impl Into<String>) -> LockBuilder {
     table.lock(name).lease(LEASE).clock(Clock::runtime())
@@ -318,6 +319,11 @@ pub async fn until<T>(what: &str, condition: impl Fn() -> Option<T>) -> T {
         }
     };
     timeout(EVENTUALLY, waiting).await.unwrap_or_else(|_| panic!("never: {what}"))
+}
+
+/// A runtime in real time, on which nothing happens but by `block_on`.
+pub fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 /// How long something took on the virtual clock.

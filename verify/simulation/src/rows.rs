@@ -12,14 +12,10 @@ pub(crate) const SCHEMA: &str = concat!(
 );
 
 /// As other implementations make it.
-pub(crate) const OLD_SCHEMA: &str = "
-CREATE TABLE locktable (
-  name STRING(MAX) NOT NULL,
-  heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-  token TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-  writer STRING(MAX),
-) PRIMARY KEY (name);
-CREATE TABLE ledger (serial INT64 NOT NULL, lock_name STRING(MAX)) PRIMARY KEY (serial)";
+pub(crate) const OLD_SCHEMA: &str = concat!(
+    include_str!("../../../tests/four_columns.sql"),
+    ";\nCREATE TABLE ledger (serial INT64 NOT NULL, lock_name STRING(MAX)) PRIMARY KEY (serial)"
+);
 
 /// The key of a row of the lock table.
 pub(crate) fn key(name: &str) -> Key {

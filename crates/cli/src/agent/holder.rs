@@ -128,13 +128,8 @@ impl Holder {
         self.ended(reason, None);
     }
 
-    /// Holds one term.
-    pub async fn hold_once(mut self, guard: Guard) {
-        self.hold(guard).await;
-    }
-
     /// Holds until the term is lost, or until this says why the claim is over.
-    async fn hold(&mut self, guard: Guard) -> Option<&'static str> {
+    pub async fn hold(&mut self, guard: Guard) -> Option<&'static str> {
         let term = Term::clone(&guard);
         let mut is_told = false;
         loop {

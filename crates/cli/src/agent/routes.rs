@@ -135,7 +135,8 @@ async fn acquire(State(shared): State<Shared>, headers: HeaderMap, body: Body) -
     let held = held(&term, Some(&claimed.secret));
     claimed.claim.heard();
     claimed.claim.set_term(Some(term));
-    tokio::spawn(Holder::new(claimed, heartbeat_timeout, None).hold_once(guard));
+    let mut holder = Holder::new(claimed, heartbeat_timeout, None);
+    tokio::spawn(async move { holder.hold(guard).await });
     Ok(answer(StatusCode::OK, &held))
 }
 

@@ -8,6 +8,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use spindle::operate::{Cause, HistoryEnd, PastTerm};
 
+use super::doctor::wall_clock;
 use crate::arguments::{Form, History};
 use crate::drawing;
 use crate::failure::{Code, Failure, Result};
@@ -171,11 +172,6 @@ fn draw(file: &Path, name: &str, terms: &[PastTerm]) -> Result<()> {
         let text = format!("file `{}`: write the drawing: {error}", file.display());
         Failure::new(Code::Usage, text).cure("choose a file in a folder that is there, for --svg")
     })
-}
-
-#[expect(clippy::disallowed_methods, reason = "where the drawing ends is no matter of leases")]
-fn wall_clock() -> DateTime<Utc> {
-    std::time::SystemTime::now().into()
 }
 
 fn rfc3339(time: DateTime<Utc>) -> String {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use spindle::fleet::ShardCount;
 use spindle_protocol::Timestamp;
 use spindle_protocol::fleet::{
-    Declaration, Life, Participant, ShardState, Share as Sharing, View, agreed_costs,
+    Declaration, Life, Participant, SHARDS_MAX, ShardState, Share as Sharing, View, agreed_costs,
     declared_early, joins,
 };
 
@@ -22,8 +22,6 @@ use crate::record::{LEASE_ASSUMED, Record, in_words};
 
 /// Why nobody has a shard whose row is not there, or was never held.
 const NEVER_HELD: &str = "nobody has had it";
-/// No fleet has more.
-const SHARDS_MAX: usize = 10_000;
 /// Records tell how long ago something was; this is the time from which that is counted.
 const NOW: Timestamp = Timestamp(i64::MAX / 2);
 

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use spindle_emulator::engine::{Mutation, WriteKind};
-use spindle_emulator::{Effect, Fault, Rpc};
 
-use crate::world::{DATABASE, FOUR_COLUMNS, World, until};
+use crate::world::{DATABASE, FOUR_COLUMNS, World, stall_a_poll};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -152,12 +151,7 @@ async fn a_watch_ends_on_ctrl_c_though_a_poll_is_under_way() {
     world.write(&[("billing", Some("node-1"))]).await;
     let mut watch = world.spawn(&["watch", "--interval", "100ms"]);
     watch.line().await;
-    world.emulator.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Stall));
-    let before = world.emulator.requests().get(Rpc::StreamingRead);
-    until("a poll is under way", async || {
-        world.emulator.requests().get(Rpc::StreamingRead) > before
-    })
-    .await;
+    stall_a_poll(&world.emulator).await;
     watch.signal(nix::sys::signal::Signal::SIGINT);
     watch.end().await.ends(0);
 }

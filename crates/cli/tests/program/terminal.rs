@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
-use spindle_emulator::{Effect, Fault, Rpc};
 
 use crate::big_table;
-use crate::world::{DATABASE, PROGRAM, World, until};
+use crate::world::{DATABASE, PROGRAM, World, stall_a_poll, until};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -164,12 +163,7 @@ async fn q_is_answered_while_a_poll_is_under_way() {
     let _held = world.hold("billing", "node-1", LEASE).await;
     let mut terminal = Terminal::start(&world, 40, &["watch", "--interval", "100ms"]);
     terminal.shows("billing  node-1  held").await;
-    world.emulator.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Stall));
-    let before = world.emulator.requests().get(Rpc::StreamingRead);
-    until("a poll is under way", async || {
-        world.emulator.requests().get(Rpc::StreamingRead) > before
-    })
-    .await;
+    stall_a_poll(&world.emulator).await;
     let typed = tokio::time::Instant::now();
     terminal.types("q");
     assert_eq!(terminal.ends().await, 0);

@@ -7,8 +7,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use spindle::{CancellationToken, LockTable, RunHandle, Spindle, TermChange};
-use spindle_emulator::Emulator;
 use spindle_emulator::engine::{Mutation, Timestamp, WriteKind};
+use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use spindle_protocol::{Nonce, Writer};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
@@ -16,9 +16,7 @@ use tokio::time::timeout;
 
 pub const DATABASE: &str = "projects/p/instances/i/databases/d";
 /// A lock table as other implementations make it.
-pub const FOUR_COLUMNS: &str = "CREATE TABLE locktable (name STRING(MAX) NOT NULL,
-    heartbeat TIMESTAMP OPTIONS (allow_commit_timestamp=true),
-    token TIMESTAMP OPTIONS (allow_commit_timestamp=true), writer STRING(MAX)) PRIMARY KEY (name)";
+pub const FOUR_COLUMNS: &str = include_str!("../../../../tests/four_columns.sql");
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_spindle");
 
 /// More than anything here takes on the slowest machine.
@@ -275,6 +273,14 @@ impl Ran {
         assert!(self.err.contains(text), "{text}: {self:?}");
         self
     }
+}
+
+/// Waits until a poll is under way that is never answered.
+pub async fn stall_a_poll(emulator: &Emulator) {
+    emulator.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Stall));
+    let reads = || emulator.requests().get(Rpc::StreamingRead);
+    let before = reads();
+    until("a poll is under way", async || reads() > before).await;
 }
 
 /// Waits until something is so.
