@@ -11,6 +11,28 @@
 //! - [`Term`] is what it holds: the token, a cancellation, and a [`Fence`] that makes a
 //!   transaction in the same database conditional on it.
 //!
+//! [`run`](Spindle::run) contends in the background, and [`has_lock`](Spindle::has_lock) gives the
+//! token of the term, at no request:
+//!
+//! ```no_run
+//! # use spindle::google_cloud_spanner::client::DatabaseClient;
+//! use spindle::{CancellationToken, Spindle};
+//!
+//! # async fn service(client: DatabaseClient, cancel: CancellationToken) -> spindle::Result<()> {
+//! let lock = Spindle::new(client, "locktable", "billing");
+//! let running = lock.run(cancel.clone());
+//!
+//! // The service works here, and asks wherever it matters:
+//! if let Some(token) = lock.has_lock() {
+//!     println!("leading under {token}");
+//! }
+//!
+//! cancel.cancel();
+//! running.await?; // the lock is released
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! [`lead`](Spindle::lead) runs a task while this process leads, and stops it when it doesn't:
 //!
 //! ```no_run
@@ -67,8 +89,8 @@
 //!
 //! A [`Guard`] is one way to hold. [`lead`](Spindle::lead) runs a task while this process leads.
 //! [`run_once`](LockBuilder::run_once) runs a scheduled job on one process of a fleet, and the
-//! others skip it. [`run`](Spindle::run) contends in the background for a service that asks
-//! [`has_lock`](Spindle::has_lock) where it matters:
+//! others skip it. For a service of [`run`](Spindle::run), [`watch`](Spindle::watch) tells each change,
+//! and [`verify`](Spindle::verify) asks Spanner:
 //!
 //! ```
 //! use spindle::{CancellationToken, TermChange, LockTable};
