@@ -48,15 +48,18 @@ use crate::token::FencingToken;
 /// #     client: google_cloud_spanner::client::DatabaseClient,
 /// #     cancel: spindle::CancellationToken,
 /// # ) -> spindle::Result<()> {
+/// use std::time::Duration;
 /// use spindle::Spindle;
 ///
 /// let lock = Spindle::new(client, "locktable", "billing");
-/// let running = lock.run(cancel);
-/// // The service works here, and asks wherever it matters:
-/// if let Some(token) = lock.has_lock() {
-///     work(token).await;
+/// let running = lock.run(cancel.clone());
+/// while !cancel.is_cancelled() {
+///     if let Some(token) = lock.has_lock() {
+///         work(token).await;
+///     }
+///     tokio::time::sleep(Duration::from_secs(1)).await;
 /// }
-/// running.await // once `cancel` is cancelled, and the lock released
+/// running.await // once the lock is released
 /// # }
 /// ```
 #[derive(Clone)]
