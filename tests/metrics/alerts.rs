@@ -89,10 +89,10 @@ async fn alerts_fire_once_for_a_cause_and_never_for_what_ended_well() {
     let report = service.table.lock("report").id("a").lease(LEASE).clock(Clock::runtime());
     let report = report.build().unwrap();
 
-    // A hundred locks come and go; a guard comes and goes, and its instance stays; a job runs once.
+    // 500 locks come and go; a guard comes and goes, and its instance stays; a job runs once.
     for wave in 0..5 {
         let leading: Vec<_> =
-            (0..20).map(|n| service.lead(&format!("tenant-{wave}-{n}"))).collect();
+            (0..100).map(|n| service.lead(&format!("tenant-{wave}-{n}"))).collect();
         drop(report.acquire().await.unwrap());
         service.pass(INTERVAL * 3, &[]).await;
         for leading in leading {
@@ -106,7 +106,7 @@ async fn alerts_fire_once_for_a_cause_and_never_for_what_ended_well() {
     let text = service.exporter.render();
     let gone = text.lines().filter(|line| line.starts_with("spindle_held{lock=\"tenant-"));
     let gone: Vec<_> = gone.collect();
-    assert_eq!(gone.len(), 100);
+    assert_eq!(gone.len(), 500);
     assert!(gone.iter().all(|line| line.ends_with(" NaN")), "{gone:?}");
 
     // An outage, for fifty locks: one alert says so.
