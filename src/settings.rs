@@ -113,7 +113,7 @@ impl LockBuilder {
     /// Returns the same settings for a row of the library's own: of a member, a permit, a ranked
     /// contender.
     ///
-    /// What says when to take or give up the lock is for the user's lock alone, and is left out.
+    /// The settings of when to take or give up the lock are for the user's lock alone, and left out.
     pub(crate) fn for_row(&self, key: String) -> LockBuilder {
         let (is_reserved, rank, preempts) = (true, None, false);
         LockBuilder { name: key, is_reserved, rank, preempts, ..self.clone() }
