@@ -19,8 +19,8 @@ pub type Sleep<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 /// Every timestamp, limit and wait of a database comes from here, so a test that brings its own
 /// clock decides how time passes.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The time now, of which the engine takes whole microseconds. It should not go back; if it does,
-    /// timestamps keep rising all the same.
+    /// The time now, in whole microseconds, as commit timestamps have them: of a finer time the engine
+    /// takes those alone. It should not go back; if it does, timestamps keep rising all the same.
     fn now(&self) -> Timestamp;
 
     /// Resolves once [`Clock::now`] has reached `moment`.
@@ -76,7 +76,10 @@ impl Default for TokioClock {
 impl Clock for TokioClock {
     fn now(&self) -> Timestamp {
         let elapsed = self.started.elapsed().saturating_add(self.advanced());
-        self.start.checked_add(elapsed).unwrap_or(Timestamp::MAX)
+        let now = self.start.checked_add(elapsed).unwrap_or(Timestamp::MAX);
+        // A column that takes commit timestamps refuses what is later than the engine's time. So a
+        // program that writes what this clock shows must not see more than the engine takes.
+        Timestamp::from_micros(now.micros())
     }
 
     fn wait_until(&self, moment: Timestamp) -> Sleep<'_> {

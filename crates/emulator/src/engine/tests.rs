@@ -153,6 +153,17 @@ async fn a_deleted_row_is_forgotten_once_no_read_can_show_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_moment_that_the_clock_shows_can_be_written_at_once() {
+    let world = World::with_accounts(1).await;
+    world.database.clock().advance(Duration::from_nanos(1_700));
+    let shown = world.database.clock().now();
+    let seen = [("id", 1.into()), ("seen", shown.into())];
+    let mutation = Mutation::write(WriteKind::Update, "account", seen);
+    let committed = world.database.apply(&[mutation]).await.unwrap();
+    assert!(committed.timestamp >= shown);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_read_at_a_future_moment_waits_for_it() {
     let world = World::with_accounts(1).await;
     let moment = world.database.clock().now().checked_add(Duration::from_secs(5)).unwrap();
