@@ -214,6 +214,34 @@ fn message(call: &str) -> &str {
     }
 }
 
+#[test]
+fn the_docs_list_the_words_for_how_terms_begin_and_end() {
+    let words = |file: &str, function: &str| {
+        let source = fs::read_to_string(file).unwrap();
+        let (_, body) = source.split_once(function).unwrap();
+        quoted(body.split("\n\n").next().unwrap(), '"')
+    };
+    let begins = words("src/term/succession.rs", "fn succession(");
+    let ends = words("src/error/term_end.rs", "fn as_str(");
+    let page = fs::read_to_string("docs/operating.md").unwrap();
+    let list = |after: &str| {
+        let (_, list) = page.split_once(after).unwrap();
+        quoted(list.split([';', '|']).next().unwrap(), '`')
+    };
+    assert_eq!(list("terms that began here: "), begins);
+    assert_eq!(list("| `term begins` | this instance holds; `how` is "), begins);
+    assert_eq!(list("terms that ended here: "), ends);
+    let page = fs::read_to_string("docs/agent.yaml").unwrap();
+    let (_, list) = page.split_once("Of `lost`: ").unwrap();
+    let list = list.split('.').next().unwrap();
+    assert_eq!(list.split(", ").map(str::to_string).collect::<BTreeSet<_>>(), ends);
+}
+
+/// Each text between two of these marks.
+fn quoted(text: &str, mark: char) -> BTreeSet<String> {
+    text.split(mark).skip(1).step_by(2).map(str::to_string).collect()
+}
+
 /// `UPDATE_SNAPSHOTS=yes` writes the list anew. It needs the rustdoc of Rust 1.95, and fails with another.
 #[test]
 #[ignore = "builds the docs: a stage of the gate of its own"]
