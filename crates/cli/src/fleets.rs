@@ -5,7 +5,7 @@ use std::io;
 
 use crate::arguments::{Form, Listed};
 use crate::output::{Cell, Line, Output, Paint};
-use crate::record::Record;
+use crate::record::{Record, State};
 
 /// With this the names of all rows begin that the library makes for fleets.
 pub const RESERVED: &str = "spindle:";
@@ -96,7 +96,7 @@ impl Fleet {
 
     fn add(&mut self, record: Record) {
         self.rows += 1;
-        self.waiting += usize::from(record.state == "waiting");
+        self.waiting += usize::from(record.state == State::Waiting);
         if record.is_held() {
             self.held += 1;
             self.holders.extend(record.holder);

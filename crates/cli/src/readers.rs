@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use spindle::LockState;
 
-use crate::record::{LEASE_ASSUMED, Record};
+use crate::record::{LEASE_ASSUMED, Record, State};
 
 /// The names of all their rows begin so.
 pub const KIND: &str = "spindle:rw:";
@@ -39,7 +39,7 @@ impl Readers {
     pub fn record(&self, state: &LockState) -> Record {
         let mut record = Record::new(state);
         if let Some(readers) = self.0.get(&state.name).filter(|_| record.is_held()) {
-            record.state = "waiting";
+            record.state = State::Waiting;
             record.next = format!("waits until no reader is left ({readers} now), and writes then");
         }
         record

@@ -13,15 +13,52 @@ pub const LEASE_ASSUMED: Duration = Duration::from_secs(10);
 /// Nobody seizes a lock rather than wait for less.
 const SEIZED_FROM: Duration = Duration::from_secs(20);
 
+/// The state of a lock, as the output and the metrics have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(into = "&'static str")]
+pub enum State {
+    Held,
+    NeverHeld,
+    Released,
+    Promised,
+    Cooldown,
+    Evicted,
+    Expired,
+    /// Of a writer that waits until nobody reads any more.
+    Waiting,
+    /// One that the library tells and this program doesn't know.
+    Other,
+}
+
+impl State {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Held => "held",
+            State::NeverHeld => "never_held",
+            State::Released => "released",
+            State::Promised => "promised",
+            State::Cooldown => "cooldown",
+            State::Evicted => "evicted",
+            State::Expired => "expired",
+            State::Waiting => "waiting",
+            State::Other => "other",
+        }
+    }
+}
+
+impl From<State> for &'static str {
+    fn from(state: State) -> &'static str {
+        state.as_str()
+    }
+}
+
 /// A lock as the output shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Record {
     pub name: String,
     /// The fleet that the row belongs to; nothing for a lock of a user's.
     pub fleet: Option<String>,
-    /// `held`, `never_held`, `released`, `promised`, `cooldown`, `evicted` or `expired`; `waiting` for a
-    /// writer that waits until nobody reads any more.
-    pub state: &'static str,
+    pub state: State,
     /// The holder; the last holder where its lease ran out, the writer where one waits.
     pub holder: Option<String>,
     /// For whom it is reserved.
@@ -39,21 +76,21 @@ pub struct Record {
 
 impl Record {
     pub fn new(state: &LockState) -> Record {
-        let (name, holder, reserved_for) = match &state.holding {
-            Holding::Held { id, .. } => ("held", Some(id.clone()), None),
-            Holding::NeverHeld => ("never_held", None, None),
-            Holding::Released => ("released", None, None),
-            Holding::Cooldown { .. } => ("cooldown", None, None),
-            Holding::Promised { to, .. } => ("promised", None, Some(to.clone())),
-            Holding::Evicted => ("evicted", None, None),
-            Holding::Expired { id, .. } => ("expired", Some(id.clone()), None),
-            _ => ("other", None, None),
+        let (word, holder, reserved_for) = match &state.holding {
+            Holding::Held { id, .. } => (State::Held, Some(id.clone()), None),
+            Holding::NeverHeld => (State::NeverHeld, None, None),
+            Holding::Released => (State::Released, None, None),
+            Holding::Cooldown { .. } => (State::Cooldown, None, None),
+            Holding::Promised { to, .. } => (State::Promised, None, Some(to.clone())),
+            Holding::Evicted => (State::Evicted, None, None),
+            Holding::Expired { id, .. } => (State::Expired, Some(id.clone()), None),
+            _ => (State::Other, None, None),
         };
         let since = state.since();
         Record {
             name: state.name.clone(),
             fleet: state.fleet().map(str::to_string),
-            state: name,
+            state: word,
             holder,
             reserved_for,
             since: since.map(|since| since.to_rfc3339_opts(chrono::SecondsFormat::Micros, true)),
@@ -67,14 +104,14 @@ impl Record {
     }
 
     pub fn is_held(&self) -> bool {
-        self.state == "held"
+        self.state == State::Held
     }
 
     /// The state in a word or two.
     pub fn holding(&self) -> String {
         match &self.reserved_for {
             Some(id) => format!("reserved for {}", printable(id)),
-            None => self.state.replace('_', " "),
+            None => self.state.as_str().replace('_', " "),
         }
     }
 
@@ -94,8 +131,8 @@ impl Record {
         let mut lines = vec![("lock", self.name.clone()), ("state", self.holding())];
         if let Some(holder) = &self.holder {
             let label = match self.state {
-                "held" => "holder",
-                "waiting" => "contender",
+                State::Held => "holder",
+                State::Waiting => "contender",
                 _ => "last holder",
             };
             lines.push((label, holder.clone()));
@@ -104,9 +141,9 @@ impl Record {
             lines.push(("since", format!("{since} ({duration})")));
         }
         if let Some(lease_ms) = self.lease_ms {
-            let name =
-                if matches!(self.state, "promised" | "cooldown") { "reserved" } else { "lease" };
-            lines.push((name, milliseconds(lease_ms)));
+            let is_reserved = matches!(self.state, State::Promised | State::Cooldown);
+            let label = if is_reserved { "reserved" } else { "lease" };
+            lines.push((label, milliseconds(lease_ms)));
         }
         lines.extend(self.heartbeat().map(|heartbeat| ("heartbeat", heartbeat)));
         lines.extend(self.token.clone().map(|token| ("token", token)));
@@ -123,12 +160,12 @@ impl Line for Record {
 
     fn cells(&self) -> Vec<Cell> {
         let paint = match self.state {
-            "held" | "waiting" => Paint::Good,
-            "expired" | "evicted" => Paint::Bad,
+            State::Held | State::Waiting => Paint::Good,
+            State::Expired | State::Evicted => Paint::Bad,
             _ => Paint::Faint,
         };
         let dash = || "-".to_string();
-        let has_holder = matches!(self.state, "held" | "waiting");
+        let has_holder = matches!(self.state, State::Held | State::Waiting);
         let holder = if has_holder { self.holder.clone() } else { None };
         vec![
             Cell::plain(self.name.clone()),

@@ -18,7 +18,7 @@ use crate::arguments::Form;
 use crate::failure::Result;
 use crate::output::{Cell, Line, Output, notice};
 use crate::place::Place;
-use crate::record::{LEASE_ASSUMED, Record, in_words};
+use crate::record::{LEASE_ASSUMED, Record, State, in_words};
 
 /// Why nobody has a shard whose row is not there, or was never held.
 const NEVER_HELD: &str = "nobody has had it";
@@ -191,27 +191,29 @@ impl Owner {
     /// Returns who has the shard of this row; `sharing` are the rows of those that share the shards.
     fn of(shard: Record, members: &Members, sharing: &[Record]) -> Owner {
         let is_promised = |id: &str| {
-            sharing.iter().any(|row| last_part(&row.name) == id && row.state == "promised")
+            sharing.iter().any(|row| last_part(&row.name) == id && row.state == State::Promised)
         };
         match (shard.state, shard.holder) {
-            ("held", Some(id)) => {
+            (State::Held, Some(id)) => {
                 let member = members.get(&id);
                 Owner::member(id, member)
             }
-            ("promised", _) => {
+            (State::Promised, _) => {
                 let reserved_for = shard.reserved_for;
                 let restarts = reserved_for.as_deref().is_some_and(is_promised);
                 let state = restarts.then_some("restarting");
                 Owner { reserved_for, state, ..Owner::default() }
             }
-            ("expired", Some(id)) => Owner::vacant(&format!("the lease of {id} ran out"), members),
-            ("evicted", _) => {
+            (State::Expired, Some(id)) => {
+                Owner::vacant(&format!("the lease of {id} ran out"), members)
+            }
+            (State::Evicted, _) => {
                 let why = Some("evicted, and the lease runs on".to_string());
                 Owner { why, ..Owner::default() }
             }
-            ("never_held", _) => Owner::vacant(NEVER_HELD, members),
-            ("released", _) => Owner::vacant("released, and taken by nobody since", members),
-            (state, _) => Owner { why: Some(state.to_string()), ..Owner::default() },
+            (State::NeverHeld, _) => Owner::vacant(NEVER_HELD, members),
+            (State::Released, _) => Owner::vacant("released, and taken by nobody since", members),
+            (state, _) => Owner { why: Some(state.as_str().to_string()), ..Owner::default() },
         }
     }
 
@@ -301,9 +303,9 @@ mod tests {
 
     /// A row of the shards `orders/emails`, by the name's end, the state, and the holder or who it is
     /// reserved for.
-    fn row(name: &str, state: &'static str, id: Option<&str>) -> Record {
+    fn row(name: &str, state: State, id: Option<&str>) -> Record {
         let id = id.map(str::to_string);
-        let (holder, reserved_for) = if state == "promised" { (None, id) } else { (id, None) };
+        let (holder, reserved_for) = if state == State::Promised { (None, id) } else { (id, None) };
         Record {
             name: name.to_string(),
             fleet: None,
@@ -321,7 +323,7 @@ mod tests {
     }
 
     /// A member's row: so many seconds old, heard of so long ago.
-    fn member(id: &str, state: &'static str, since: i64, heard: u128, info: &str) -> Record {
+    fn member(id: &str, state: State, since: i64, heard: u128, info: &str) -> Record {
         Record {
             since_ms: Some(since * 1_000),
             heartbeat_age_ms: Some(heard * 1_000),
@@ -342,17 +344,19 @@ mod tests {
     #[test]
     fn each_line_says_who_leaves_and_why_shards_are_vacant() {
         let pieces = vec![
-            row("shard/0", "held", Some("a")),
-            row("shard/1", "held", Some("gone")),
-            row("shard/2", "promised", Some("back")),
-            row("shard/3", "promised", Some("a")),
-            row("shard/4", "released", None),
-            row("shard/5", "expired", Some("dead")),
-            row("shard/6", "evicted", None),
-            row("shard/7", "never_held", None),
+            row("shard/0", State::Held, Some("a")),
+            row("shard/1", State::Held, Some("gone")),
+            row("shard/2", State::Promised, Some("back")),
+            row("shard/3", State::Promised, Some("a")),
+            row("shard/4", State::Released, None),
+            row("shard/5", State::Expired, Some("dead")),
+            row("shard/6", State::Evicted, None),
+            row("shard/7", State::NeverHeld, None),
         ];
-        let sharing =
-            [row("share/a", "held", Some("a")), row("share/back", "promised", Some("back"))];
+        let sharing = [
+            row("share/a", State::Held, Some("a")),
+            row("share/back", State::Promised, Some("back")),
+        ];
         let expected = [
             "vacant: evicted, and the lease runs on | - | 6",
             "vacant: nobody has had it | - | 7",
@@ -369,23 +373,24 @@ mod tests {
     #[test]
     fn a_member_that_died_early_is_shown_as_damped_and_one_that_has_just_come_as_joining() {
         let shards = |ids: &[&str]| {
-            let held = |(at, id): (usize, &&str)| row(&format!("shard/{at}"), "held", Some(id));
+            let held =
+                |(at, id): (usize, &&str)| row(&format!("shard/{at}"), State::Held, Some(id));
             ids.iter().enumerate().map(held).collect::<Vec<_>>()
         };
-        let a = member("a", "held", 500, 1, "shards 3 plan 2 weight 3");
-        let again = member("e", "held", 4, 1, "shards 3 plan 2 weight 2 early 1");
+        let a = member("a", State::Held, 500, 1, "shards 3 plan 2 weight 3");
+        let again = member("e", State::Held, 4, 1, "shards 3 plan 2 weight 2 early 1");
         let expected = ["a | 3 | 0-2", "e (damped, counts in 16s) | 2 | "];
         assert_eq!(told(shards(&["a"; 3]), &[a.clone(), again.clone()]), expected);
         let all = told(shards(&["a", "a", "e"]), &[a.clone(), again]);
         assert_eq!(all, ["a | 3 | 0-1", "e | 2 | 2"], "it counts: it has a shard");
-        let new = member("new", "held", 1, 1, "shards 3 plan 2");
+        let new = member("new", State::Held, 1, 1, "shards 3 plan 2");
         let expected = ["a | 3 | 0-2", "new (joining, counts in 2.0s) | 1 | "];
         assert_eq!(told(shards(&["a"; 3]), &[a.clone(), new.clone()]), expected);
         // Under random ids the rows of the dead tell.
-        let dead = member("x1", "expired", 40, 35, "shards 3 plan 2");
+        let dead = member("x1", State::Expired, 40, 35, "shards 3 plan 2");
         let damped = told(shards(&["a"; 3]), &[a.clone(), dead, new.clone()]);
         assert_eq!(damped, ["a | 3 | 0-2", "new (damped, counts in 19s) | 1 | "]);
-        let old = member("old", "held", 400, 1, "shards 3 plan 1");
+        let old = member("old", State::Held, 400, 1, "shards 3 plan 1");
         let all = told(shards(&["a", "a", "old"]), &[a, old, new]);
         assert_eq!(all[0], "a | 1 | 0-1", "beside a version that knows no weights");
     }
@@ -394,12 +399,12 @@ mod tests {
     fn a_move_shows_the_shards_that_are_to_stop_and_none_that_an_earlier_one_left_behind() {
         let told = |count: usize, draining_from: Option<usize>| -> Vec<String> {
             let pieces = vec![
-                row("shard/0", "held", Some("a")),
-                row("shard/1", "released", None),
-                row("shard/2", "held", Some("a")),
-                row("shard/3", "released", None),
+                row("shard/0", State::Held, Some("a")),
+                row("shard/1", State::Released, None),
+                row("shard/2", State::Held, Some("a")),
+                row("shard/3", State::Released, None),
             ];
-            let sharing = [row("share/a", "held", Some("a"))];
+            let sharing = [row("share/a", State::Held, Some("a"))];
             let shares = shares(pieces, &sharing, Of { count: Some(count), draining_from });
             assert!(shares.iter().all(|share| share.of == count), "of {count}");
             let line =
@@ -414,14 +419,16 @@ mod tests {
 
     #[test]
     fn a_vacant_shard_also_says_if_no_member_can_take_it() {
-        let free = || vec![row("shard/0", "released", None), row("shard/1", "expired", Some("x"))];
-        let dead = member("x", "expired", 40, 35, "shards 3 plan 2");
+        let free = || {
+            vec![row("shard/0", State::Released, None), row("shard/1", State::Expired, Some("x"))]
+        };
+        let dead = member("x", State::Expired, 40, 35, "shards 3 plan 2");
         let expected = [
             "vacant: released, and taken by nobody since; no member is live | - | 0",
             "vacant: the lease of x ran out; no member is live | - | 1",
         ];
         assert_eq!(told(free(), &[dead]), expected);
-        let new = member("new", "held", 0, 0, "shards 3 plan 2");
+        let new = member("new", State::Held, 0, 0, "shards 3 plan 2");
         let expected = [
             "vacant: nobody has had it; no live member counts yet | - | 2",
             "vacant: released, and taken by nobody since; no live member counts yet | - | 0",

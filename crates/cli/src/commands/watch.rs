@@ -21,7 +21,7 @@ use crate::failure::{Code, Failure, Result};
 use crate::fleets::{Entry, grouped};
 use crate::output::{Cell, Line as _, Output, Paint, complain, cut, printable, widths};
 use crate::place::Place;
-use crate::record::Record;
+use crate::record::{Record, State};
 
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
@@ -152,7 +152,7 @@ fn line(record: &Record) -> String {
         Some(holder) if record.is_held() => {
             format!("{since} {name}: held by {holder}, token {token}")
         }
-        Some(holder) if record.state == "waiting" => format!("{since} {name}: {holder} waits"),
+        Some(holder) if record.state == State::Waiting => format!("{since} {name}: {holder} waits"),
         Some(holder) => format!("{since} {name}: {}, last held by {holder}", record.holding()),
         None => format!("{since} {name}: {}", record.holding()),
     };

@@ -8,6 +8,7 @@ use spindle::job::RunState;
 
 use super::poller::Snapshot;
 use crate::readers::Readers;
+use crate::record::State;
 
 /// The locks that have no label of their own share this one.
 const OTHERS: &str = "(others)";
@@ -87,13 +88,13 @@ pub fn text(snapshot: &Snapshot, labels_max: usize) -> String {
         // The state of before may no longer be true.
         return text;
     }
-    let mut states = BTreeMap::<&str, u64>::new();
+    let mut states = BTreeMap::<State, u64>::new();
     for state in snapshot.states.values() {
         *states.entry(snapshot.readers.record(state).state).or_default() += 1;
     }
     family(&mut text, "spindle_table_locks", "gauge", "Locks of the table, by state");
     for (state, count) in states {
-        let _ = writeln!(text, "spindle_table_locks{{state=\"{state}\"}} {count}");
+        let _ = writeln!(text, "spindle_table_locks{{state=\"{}\"}} {count}", state.as_str());
     }
     let mut labelled = BTreeMap::<&str, Numbers>::new();
     for state in snapshot.states.values() {
