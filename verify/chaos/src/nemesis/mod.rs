@@ -15,7 +15,7 @@ use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand::{RngExt as _, SeedableRng as _};
 use rustix::process::Signal;
 use spindle_emulator::engine::Code;
-use spindle_emulator::{Effect, Emulator, Fault as ServerFault, FaultHandle, Restart, Rpc};
+use spindle_emulator::{Effect, Emulator, FaultHandle, Restart, Rpc};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::fleet::Fleet;
@@ -29,24 +29,33 @@ const RESERVE: usize = 2;
 
 /// Every so many faults each of these was among them. A leader is met three times out of four.
 const ROUND: [Plan; 14] = [
-    Plan::Kill,
-    Plan::Kill,
-    Plan::StopLong,
-    Plan::StopLong,
-    Plan::StopLong,
-    Plan::StopShort,
-    Plan::Cut,
-    Plan::Silence,
-    Plan::Slow,
-    Plan::Restart,
-    Plan::Outage,
-    Plan::Lossy,
-    Plan::Resign,
+    Plan::Worker(WorkerFault::Kill),
+    Plan::Worker(WorkerFault::Kill),
+    Plan::Worker(WorkerFault::StopLong),
+    Plan::Worker(WorkerFault::StopLong),
+    Plan::Worker(WorkerFault::StopLong),
+    Plan::Worker(WorkerFault::StopShort),
+    Plan::Worker(WorkerFault::Cut),
+    Plan::Worker(WorkerFault::Silence),
+    Plan::Worker(WorkerFault::Slow),
+    Plan::Server(ServerFault::Restart),
+    Plan::Server(ServerFault::Outage),
+    Plan::Server(ServerFault::Lossy),
+    Plan::Worker(WorkerFault::Resign),
     Plan::Join,
 ];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Plan {
+    Worker(WorkerFault),
+    Server(ServerFault),
+    /// A worker of the reserve comes, and goes again.
+    Join,
+}
+
+/// Done to a worker, or to its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WorkerFault {
     Kill,
     /// Longer than the lease.
     StopLong,
@@ -54,11 +63,14 @@ enum Plan {
     Cut,
     Silence,
     Slow,
+    Resign,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum ServerFault {
     Restart,
     Outage,
     Lossy,
-    Resign,
-    Join,
 }
 
 /// How a fault ends.
@@ -181,20 +193,16 @@ impl<'a> Nemesis<'a> {
             self.round.shuffle(&mut self.random);
         }
         let Some(plan) = self.round.pop() else { return Ok(()) };
-        match (plan, self.spanner.filter(|_| !self.is_server_faulty)) {
-            (Plan::Restart | Plan::Outage | Plan::Lossy, None) => Ok(()),
-            (Plan::Restart, Some(spanner)) => self.restart(spanner).await,
-            (Plan::Outage, Some(spanner)) => {
-                self.say(Fault::Outage, None)?;
-                spanner.pause().await;
-                self.is_server_faulty = true;
-                self.later(300, 3_000, Repair::Resume);
-                Ok(())
-            }
-            (Plan::Lossy, Some(spanner)) => self.lose_replies(spanner),
+        match plan {
+            Plan::Server(fault) => match self.spanner {
+                Some(spanner) if !self.is_server_faulty => {
+                    self.inject_into_server(fault, spanner).await
+                }
+                _ => Ok(()),
+            },
             // They come and go without it.
-            (Plan::Join, _) if matches!(self.target, Target::Deploys { .. }) => Ok(()),
-            (Plan::Join, _) => {
+            Plan::Join if matches!(self.target, Target::Deploys { .. }) => Ok(()),
+            Plan::Join => {
                 let running = self.fleet.running();
                 let mut reserve = ids(self.members + 1, RESERVE);
                 let Some(id) = reserve.find(|id| !running.contains(id)) else { return Ok(()) };
@@ -203,48 +211,64 @@ impl<'a> Nemesis<'a> {
                 self.later(5_000, 15_000, Repair::Leave(id));
                 Ok(())
             }
-            _ => match self.choose() {
+            Plan::Worker(fault) => match self.choose() {
                 Some(id) => {
-                    let id = self.or_its_agent(plan, id);
-                    self.inject_into(plan, id).await
+                    let id = self.or_its_agent(fault, id);
+                    self.inject_into_worker(fault, id).await
                 }
                 None => Ok(()),
             },
         }
     }
 
-    async fn inject_into(&mut self, plan: Plan, id: String) -> Result<(), Failure> {
-        match plan {
-            Plan::Kill => {
+    async fn inject_into_server(
+        &mut self,
+        fault: ServerFault,
+        spanner: &Emulator,
+    ) -> Result<(), Failure> {
+        match fault {
+            ServerFault::Restart => self.restart(spanner).await,
+            ServerFault::Outage => {
+                self.say(Fault::Outage, None)?;
+                spanner.pause().await;
+                self.is_server_faulty = true;
+                self.later(300, 3_000, Repair::Resume);
+                Ok(())
+            }
+            ServerFault::Lossy => self.lose_replies(spanner),
+        }
+    }
+
+    async fn inject_into_worker(&mut self, fault: WorkerFault, id: String) -> Result<(), Failure> {
+        match fault {
+            WorkerFault::Kill => {
                 self.say(Fault::Kill, Some(&id))?;
                 self.fleet.kill(&id).await?;
                 self.becomes_faulty(&id);
                 self.later(500, 3_000, Repair::Start(id));
             }
-            Plan::StopLong | Plan::StopShort => {
+            WorkerFault::StopLong | WorkerFault::StopShort => {
                 self.say(Fault::Stop, Some(&id))?;
                 self.fleet.signal(&id, Signal::STOP)?;
                 self.becomes_faulty(&id);
                 let lease = u64::try_from(self.target.lease().as_millis())?;
-                let (least, most) = if plan == Plan::StopLong {
+                let (least, most) = if fault == WorkerFault::StopLong {
                     (lease + 300, lease * 3)
                 } else {
                     (100, lease / 2)
                 };
                 self.later(least, most, Repair::Continue(id));
             }
-            Plan::Resign => {
+            WorkerFault::Resign => {
                 self.say(Fault::Resign, Some(&id))?;
                 self.fleet.resign(&id).await?;
             }
-            Plan::Cut => self.impair(id, Fault::Cut, LinkFault::Cut)?,
-            Plan::Silence => self.impair(id, Fault::Silence, LinkFault::Silent)?,
-            Plan::Slow => {
+            WorkerFault::Cut => self.impair(id, Fault::Cut, LinkFault::Cut)?,
+            WorkerFault::Silence => self.impair(id, Fault::Silence, LinkFault::Silent)?,
+            WorkerFault::Slow => {
                 let delay = self.between(50, 400);
                 self.impair(id, Fault::Slow, LinkFault::Slow(delay))?;
             }
-            // These are done to the server or the fleet.
-            Plan::Restart | Plan::Outage | Plan::Lossy | Plan::Join => {}
         }
         Ok(())
     }
@@ -278,11 +302,11 @@ impl<'a> Nemesis<'a> {
             Effect::DelayReply(self.between(100, 1_500)),
         ];
         let effect = effects[self.random.random_range(0..effects.len())];
-        let fault =
-            ServerFault::on(Rpc::Commit).probability(0.5, self.random.random()).effect(effect);
+        let lossy = spindle_emulator::Fault::on(Rpc::Commit);
+        let lossy = lossy.probability(0.5, self.random.random()).effect(effect);
         self.say(Fault::Lossy, None)?;
         self.is_server_faulty = true;
-        let handle = spanner.inject(fault);
+        let handle = spanner.inject(lossy);
         self.later(1_000, 3_500, Repair::Reliable(handle));
         Ok(())
     }
@@ -356,9 +380,9 @@ impl<'a> Nemesis<'a> {
     }
 
     /// Returns the worker's agent in half of the cases, where it has one that is well.
-    fn or_its_agent(&mut self, plan: Plan, id: String) -> String {
+    fn or_its_agent(&mut self, fault: WorkerFault, id: String) -> String {
         let agent = self.fleet.agent(&id).filter(|agent| !self.faulty.contains(agent));
-        agent.filter(|_| plan != Plan::Resign && self.random.random()).unwrap_or(id)
+        agent.filter(|_| fault != WorkerFault::Resign && self.random.random()).unwrap_or(id)
     }
 
     fn becomes_faulty(&mut self, id: &str) {
