@@ -112,12 +112,18 @@ impl From<spindle::Error> for Failure {
                 .cure("look with `spindle show` before you repeat it");
         }
         match error.spanner() {
-            Some(source) => refused(text, source),
+            Some(source) if !is_late(source) => refused(text, source),
+            None if !error.is_retryable() => unreachable(text, false),
             // Every command has connected before it asks.
-            None if error.is_retryable() => Failure::new(Code::Unreachable, text).cure(SLOW),
-            None => unreachable(text, false),
+            _ => Failure::new(Code::Unreachable, text).cure(SLOW),
         }
     }
+}
+
+/// Returns true if the time was up, whether the client or the server noticed first.
+fn is_late(error: &spindle::google_cloud_spanner::Error) -> bool {
+    let code = error.status().map(|status| status.code);
+    error.is_timeout() || code == Some(google_cloud_gax::error::rpc::Code::DeadlineExceeded)
 }
 
 /// The failure of a request, by what the client says of it.
