@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use rand::RngExt as _;
-use spindle_emulator::engine::{Cell, KeyRange, Mutation, Timestamp as EngineTimestamp, WriteKind};
-use spindle_protocol::{Change, Row, StoredRow, Succession, Timestamp};
+use spindle_emulator::engine::{
+    Cell, KeyRange, Mutation, Timestamp as EngineTimestamp, Value, WriteKind,
+};
+use spindle_protocol::{Change, Row, Succession, Timestamp};
 
 use crate::checks::{Effect, Purpose};
 use crate::coverage::CoverageGoal;
@@ -67,8 +69,7 @@ pub(crate) async fn apply(world: &World, instance: &Instance, edit: ManualEdit) 
             world.saw(CoverageGoal::Seized);
             let info = Some("seized by hand: a fault".to_string());
             let seize = Change::Seize { next: Succession::Anyone, info };
-            let Some(writes) = judged(world, name, &seize).await else { return };
-            write(world, name, Purpose::ManualEdits, writes).await;
+            carry_out(world, name, Purpose::ManualEdits, &seize).await;
             return;
         }
     };
@@ -83,32 +84,29 @@ pub(crate) async fn evict(world: &World, instance: &Instance) {
         random.random_bool(0.5).then(|| lease.mul_f64(random.random_range(0.0..1.0)))
     });
     let evict = Change::Evict { keep_away, info: Some("evicted by hand".into()) };
-    let Some(writes) = judged(world, &instance.lock_name, &evict).await else { return };
-    write(world, &instance.lock_name, Purpose::Evict { keep_away }, writes).await;
+    carry_out(world, &instance.lock_name, Purpose::Evict { keep_away }, &evict).await;
 }
 
-/// Returns the writes of an operator's tool of one version or the other; nothing if there is
-/// nothing to do.
-async fn judged(world: &World, name: &str, change: &Change) -> Option<Vec<Mutation>> {
+/// Does what an operator's tool of one version or the other does; nothing if there is nothing to do.
+async fn carry_out(world: &World, name: &str, purpose: Purpose, change: &Change) {
     let format = if world.plan.mixed && world.random(|random| random.random()) {
         Format::Previous
     } else {
         Format::Present
     };
-    let found = found(world, format, name).await?;
-    let writes = change.judge(name, std::slice::from_ref(&found)).ok()?;
-    let accepted = (name.into(), change.clone(), writes);
-    Some(format.writes(&accepted, &HashMap::from([(name.to_string(), found)])))
+    let follows = |cells: &[Value]| {
+        let found = format.row(name, &COLUMNS, cells);
+        let writes = change.judge(name, std::slice::from_ref(&found)).ok()?;
+        let accepted = (name.into(), change.clone(), writes);
+        Some(format.writes(&accepted, &HashMap::from([(name.to_string(), found)])))
+    };
+    world.edit_row(name, purpose, follows).await;
 }
 
 /// The row of a lock as it stands there.
 pub(crate) async fn row(world: &World, name: &str) -> Option<Row> {
-    Some(found(world, Format::Present, name).await?.row())
-}
-
-async fn found(world: &World, format: Format, name: &str) -> Option<StoredRow> {
     let cells = world.cells_at(name, world.read_timestamp()).await.flatten()?;
-    Some(format.row(name, &COLUMNS, &cells))
+    Some(Format::Present.row(name, &COLUMNS, &cells).row())
 }
 
 /// Writes past the network.

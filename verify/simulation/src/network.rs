@@ -8,7 +8,8 @@ use std::time::Duration;
 use rand::RngExt as _;
 use spindle_emulator::Rpc as ServerRpc;
 use spindle_emulator::engine::{
-    Database, Mutation, Read, Timestamp as EngineTimestamp, TimestampBound, Value,
+    Code, Database, Mutation, Read, ReadWriteOptions, Timestamp as EngineTimestamp, TimestampBound,
+    Value,
 };
 use spindle_protocol::{StoredRow, Timestamp};
 use tokio::time::sleep;
@@ -203,6 +204,35 @@ impl Network {
         // A row that is gone meanwhile is not there to be edited.
         if let Ok(committed) = self.database.apply(&effect.mutations).await {
             self.committed(timestamp(committed.timestamp), vec![effect]).await;
+        }
+    }
+
+    /// Writes past the network what follows from a row's cells, in one transaction.
+    pub(crate) async fn edit_row(
+        &self,
+        name: &str,
+        purpose: Purpose,
+        follows: impl Fn(&[Value]) -> Option<Vec<Mutation>>,
+    ) {
+        let mut options = ReadWriteOptions::default();
+        loop {
+            let id = self.database.begin(&options);
+            let edited = async {
+                let rows = self.database.read(id, Read::row(TABLE, COLUMNS, key(name))).await?;
+                let Some(mutations) = rows.first().and_then(|cells| follows(cells)) else {
+                    return self.database.rollback(id);
+                };
+                let at = timestamp(self.database.commit(id, &mutations).await?.timestamp);
+                let lock = name.to_string();
+                let effect = Effect { by: None, lock, purpose: purpose.clone(), mutations };
+                self.committed(at, vec![effect]).await;
+                Ok(())
+            };
+            match edited.await {
+                Err(error) if error.code() == Code::Aborted => options.previous = Some(id),
+                // A row that is gone meanwhile is not there to be edited.
+                _ => return,
+            }
         }
     }
 
