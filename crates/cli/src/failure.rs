@@ -120,7 +120,7 @@ impl From<spindle::Error> for Failure {
     }
 }
 
-/// Returns true if the time was up, whether the client or the server noticed first.
+/// Returns true if the time was up: the client or the server noticed first.
 fn is_late(error: &spindle::google_cloud_spanner::Error) -> bool {
     let code = error.status().map(|status| status.code);
     error.is_timeout() || code == Some(google_cloud_gax::error::rpc::Code::DeadlineExceeded)

@@ -87,7 +87,7 @@ pub(crate) async fn evict(world: &World, instance: &Instance) {
     carry_out(world, &instance.lock_name, Purpose::Evict { keep_away }, &evict).await;
 }
 
-/// Does what an operator's tool of one version or the other does; nothing if there is nothing to do.
+/// Carries out a change as the operator's tool of one version or the other, if it judges that it may.
 async fn carry_out(world: &World, name: &str, purpose: Purpose, change: &Change) {
     let format = if world.plan.mixed && world.random(|random| random.random()) {
         Format::Previous

@@ -207,7 +207,7 @@ impl Network {
         }
     }
 
-    /// Writes past the network what follows from a row's cells, in one transaction.
+    /// Edits a row past the network, in one transaction: `follows` makes the mutations from its cells.
     pub(crate) async fn edit_row(
         &self,
         name: &str,

@@ -77,8 +77,8 @@ impl Clock for TokioClock {
     fn now(&self) -> Timestamp {
         let elapsed = self.started.elapsed().saturating_add(self.advanced());
         let now = self.start.checked_add(elapsed).unwrap_or(Timestamp::MAX);
-        // A column that takes commit timestamps refuses what is later than the engine's time. So a
-        // program that writes what this clock shows must not see more than the engine takes.
+        // A column that takes commit timestamps refuses times after the engine's, which has whole
+        // microseconds. A finer time from here could not be written within its microsecond.
         Timestamp::from_micros(now.micros())
     }
 
