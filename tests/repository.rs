@@ -16,7 +16,7 @@ fn a_module_uses_only_those_that_stand_above_it_in_the_designs_table() {
     let rows = table.trim_start().lines().take_while(|line| line.starts_with('|'));
     let mut listed: Vec<&str> = Vec::new();
     for row in rows.skip(1) {
-        let names = row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2);
+        let names = quoted(row.split('|').nth(1).unwrap(), '`');
         listed.extend(names.map(|name| name.trim_end_matches('/')));
     }
     let mut files = Vec::new();
@@ -219,14 +219,15 @@ fn the_docs_list_the_words_for_how_terms_begin_and_end() {
     let words = |file: &str, function: &str| {
         let source = fs::read_to_string(file).unwrap();
         let (_, body) = source.split_once(function).unwrap();
-        quoted(body.split("\n\n").next().unwrap(), '"')
+        quoted(body.split("\n\n").next().unwrap(), '"').map(str::to_string).collect()
     };
-    let begins = words("src/term/succession.rs", "fn succession(");
-    let ends = words("src/error/term_end.rs", "fn as_str(");
+    let begins: BTreeSet<String> = words("src/term/succession.rs", "fn succession(");
+    let ends: BTreeSet<String> = words("src/error/term_end.rs", "fn as_str(");
     let page = fs::read_to_string("docs/operating.md").unwrap();
     let list = |after: &str| {
         let (_, list) = page.split_once(after).unwrap();
-        quoted(list.split([';', '|']).next().unwrap(), '`')
+        let list = list.split([';', '|']).next().unwrap();
+        quoted(list, '`').map(str::to_string).collect::<BTreeSet<_>>()
     };
     assert_eq!(list("terms that began here: "), begins);
     assert_eq!(list("| `term begins` | this instance holds; `how` is "), begins);
@@ -238,8 +239,8 @@ fn the_docs_list_the_words_for_how_terms_begin_and_end() {
 }
 
 /// Each text between two of these marks.
-fn quoted(text: &str, mark: char) -> BTreeSet<String> {
-    text.split(mark).skip(1).step_by(2).map(str::to_string).collect()
+fn quoted(text: &str, mark: char) -> impl Iterator<Item = &str> {
+    text.split(mark).skip(1).step_by(2)
 }
 
 /// `UPDATE_SNAPSHOTS=yes` writes the list anew. It needs the rustdoc of Rust 1.95, and fails with another.
@@ -283,7 +284,7 @@ fn the_designs_map_around_the_library_names_files_that_exist() {
     let (_, map) = design.split_once("| to change, around the library | go to |").unwrap();
     let rows: Vec<&str> =
         map.trim_start().lines().take_while(|line| line.starts_with('|')).collect();
-    let names = rows.iter().flat_map(|row| row.split('`').skip(1).step_by(2));
+    let names = rows.iter().flat_map(|row| quoted(row, '`'));
     let paths: Vec<&str> = names.filter(|name| name.contains('/')).collect();
     assert!(paths.len() >= rows.len() - 1, "{rows:?}");
     let gone: Vec<&&str> = paths.iter().filter(|path| !Path::new(path).exists()).collect();

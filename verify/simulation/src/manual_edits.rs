@@ -13,7 +13,7 @@ use crate::coverage::CoverageGoal;
 use crate::format::Format;
 use crate::instance::Instance;
 use crate::network::COLUMNS;
-use crate::rows::{TABLE, key};
+use crate::rows::{TABLE, key, timestamp};
 use crate::world::World;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,8 +105,7 @@ async fn carry_out(world: &World, name: &str, purpose: Purpose, change: &Change)
 
 /// The row of a lock as it stands there.
 pub(crate) async fn row(world: &World, name: &str) -> Option<Row> {
-    let cells = world.cells_at(name, world.read_timestamp()).await.flatten()?;
-    Some(Format::Present.row(name, &COLUMNS, &cells).row())
+    Some(world.row_at(name, timestamp(world.read_timestamp())).await?.row())
 }
 
 /// Writes past the network.

@@ -222,11 +222,9 @@ impl Network {
                 let Some(mutations) = rows.first().and_then(|cells| follows(cells)) else {
                     return self.database.rollback(id);
                 };
-                let at = timestamp(self.database.commit(id, &mutations).await?.timestamp);
                 let lock = name.to_string();
                 let effect = Effect { by: None, lock, purpose: purpose.clone(), mutations };
-                self.committed(at, vec![effect]).await;
-                Ok(())
+                self.commit(id, vec![effect]).await.map(drop)
             };
             match edited.await {
                 Err(error) if error.code() == Code::Aborted => options.previous = Some(id),
