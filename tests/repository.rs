@@ -309,3 +309,36 @@ fn each_stage_of_the_gate_is_in_one_of_its_lists() {
     stages.sort_unstable();
     assert_eq!(listed, stages);
 }
+
+/// Of all tools, the gate finds its own alone, so that the stage has none of those that it needs.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stage_without_its_tool_is_listed_as_skipped_and_fails_where_no_skip_is_allowed() {
+    let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gate-without-go");
+    drop(fs::remove_dir_all(&tools));
+    fs::create_dir(&tools).unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    for name in ["awk", "bash", "dirname", "mkdir", "mktemp", "rm", "sort", "tee", "timeout"] {
+        let mut found = std::env::split_paths(&path).map(|folder| folder.join(name));
+        let found = found.find(|file| file.is_file()).unwrap();
+        std::os::unix::fs::symlink(found, tools.join(name)).unwrap();
+    }
+    let gate = |variables: &[(&str, &str)]| {
+        let mut gate = Command::new(tools.join("bash"));
+        gate.args([".ci/run", "spannertest"]).env_clear().env("PATH", &tools);
+        gate.env("CARGO_TARGET_DIR", &tools).envs(variables.iter().copied());
+        let ran = gate.output().unwrap();
+        let said = String::from_utf8(ran.stdout).unwrap();
+        (ran.status.success(), said.lines().map(str::to_owned).collect::<Vec<_>>())
+    };
+    for variables in [&[][..], &[("CI", "true"), ("STRICT", "0")]] {
+        let (passed, said) = gate(variables);
+        let expected = ["skipped: spannertest (no Go)", "tests: 0 passed, 0 failed"];
+        assert!(passed && said.ends_with(&expected.map(str::to_owned)), "{variables:?}: {said:?}");
+    }
+    for variables in [("STRICT", "1"), ("CI", "true")] {
+        let (passed, said) = gate(&[variables]);
+        let expected = "skipped: spannertest (no Go)";
+        assert!(!passed && said.last().is_some_and(|it| it == expected), "{variables:?}: {said:?}");
+    }
+}

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -45,15 +44,18 @@ impl Recording {
         self.expected.push((self.scrapes - 1, alerts.iter().copied().collect()));
     }
 
-    /// Fails unless exactly those alerts fire. Says so where the tool isn't there.
+    /// Fails unless exactly those alerts fire. Skips where the tool isn't there.
     pub fn judge(&self, name: &str) {
         // Above each package that has this file.
         let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
         let root = folders.find(|folder| folder.join("deploy/alerts.yml").is_file()).unwrap();
         let Some(promtool) = promtool(root) else {
             // Past the test's captured output: a test that passes shows none.
-            let said = "!! NOT CHECKED: there is no promtool; `.ci/run alerts` unpacks it\n";
-            return std::io::stderr().write_all(said.as_bytes()).unwrap();
+            let skip = [root.join(".ci/skip"), "alerts of the tests".into(), "promtool".into()];
+            let told = Command::new(&skip[0]).args(&skip[1..]).status();
+            // Windows runs no script, and no gate.
+            assert!(cfg!(windows) || told.is_ok_and(|status| status.success()));
+            return;
         };
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.yml"));
         std::fs::write(&file, self.test(&root.join("deploy/alerts.yml"))).unwrap();
