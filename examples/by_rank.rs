@@ -15,7 +15,7 @@ mod server;
 #[path = "parts/workload.rs"]
 mod workload;
 
-use spindle::{CancellationToken, LockTable, Term};
+use spindle::{CancellationToken, Database, LockTable, Term};
 
 use crate::process::Process;
 use crate::server::{DATABASE, Failure, Server, connect};
@@ -71,7 +71,7 @@ async fn lead(
     cancel: CancellationToken,
     workload: Workload,
 ) -> Result<(), Failure> {
-    let table = LockTable::connect_to(&endpoint, DATABASE, "locktable");
+    let table = LockTable::new(Database::at(&endpoint, DATABASE), "locktable");
     let client = connect(&endpoint).await?;
     // A node that comes back is another one: the row of its former life is still there.
     let lock = table.lock("demo").by_rank(rank).preempt().lease(LEASE).build()?;

@@ -17,7 +17,7 @@ use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::statement::Statement;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{Error, Fence, Guard, LockTable, Term};
+use spindle::{Database, Error, Fence, Guard, LockTable, Term};
 use spindle_emulator::Emulator;
 use tokio::time::Instant;
 
@@ -178,7 +178,7 @@ async fn judge(client: &DatabaseClient, first: i128, second: i128) -> Result<(),
 }
 
 async fn acquire(endpoint: String, id: &str) -> Result<Guard, Failure> {
-    let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+    let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
     let lock = table.lock("orders").id(id).lease(LEASE).build()?;
     Ok(lock.acquire_within(TIME_LIMIT).await?)
 }

@@ -19,7 +19,7 @@ use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
 use spindle::{
-    LockTable,
+    Database, LockTable,
     fleet::{Permit, Semaphore},
 };
 use tokio::task::JoinSet;
@@ -46,7 +46,7 @@ async fn main() -> Result<(), Failure> {
     let mut tasks = JoinSet::new();
     for process in 0..4 {
         // A connection of its own, as in a process of its own.
-        let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
+        let table = LockTable::new(Database::at(spanner.endpoint(), DATABASE), "locktable");
         let uploads = table.semaphore("uploads", PERMITS).id(format!("process-{process}"));
         let uploads = uploads.lease(LEASE).build()?;
         for task in 0..3 {

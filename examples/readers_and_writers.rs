@@ -21,7 +21,7 @@ use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
-use spindle::{FencingToken, LockTable};
+use spindle::{Database, FencingToken, LockTable};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Failure> {
     let client = connect(&spanner.endpoint()).await?;
     // A connection of its own, as in a process of its own.
     let process = |id: &str| -> Result<RwLock, Failure> {
-        let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
+        let table = LockTable::new(Database::at(spanner.endpoint(), DATABASE), "locktable");
         Ok(table.rw_lock("catalogue").id(id).lease(LEASE).build()?)
     };
     change(&process("first")?, &client).await?;

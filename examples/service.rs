@@ -22,7 +22,7 @@ use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::health::Health;
 use spindle::testing::Clock;
-use spindle::{CancellationToken, LockTable, Spindle, Term};
+use spindle::{CancellationToken, Database, LockTable, Spindle, Term};
 use spindle_emulator::Emulator;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -144,8 +144,8 @@ impl Service {
         let client = spanner.build().await?.database_client(&database).build().await?;
         // One table for the whole process: its locks share connections and requests.
         let table = match endpoint {
-            Some(endpoint) => LockTable::connect_to(endpoint, database, "locktable"),
-            None => LockTable::connect(database, "locktable"),
+            Some(endpoint) => LockTable::new(Database::at(endpoint, database), "locktable"),
+            None => LockTable::new(database, "locktable"),
         };
         Ok(Service { client, table, clock, metrics, shutdown, tenants: Mutex::default() })
     }

@@ -17,7 +17,7 @@ mod workload;
 
 use std::collections::BTreeMap;
 
-use spindle::{CancellationToken, LockTable, fleet::Shard};
+use spindle::{CancellationToken, Database, LockTable, fleet::Shard};
 
 use crate::process::Process;
 use crate::server::{DATABASE, Failure, Server, connect};
@@ -67,7 +67,7 @@ async fn share(
     cancel: CancellationToken,
     workload: Workload,
 ) -> Result<(), Failure> {
-    let table = LockTable::connect_to(&endpoint, DATABASE, "locktable");
+    let table = LockTable::new(Database::at(&endpoint, DATABASE), "locktable");
     let client = connect(&endpoint).await?;
     let member = table.member("demo").id(id).lease(LEASE).build()?;
     let task = move |shard: Shard| {

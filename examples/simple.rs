@@ -50,7 +50,7 @@ fn arguments() -> Option<[String; 3]> {
 }
 
 async fn run(database: &str, table: &str, name: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let table = LockTable::connect(database, table);
+    let table = LockTable::new(database, table);
     let lock = table.lock(name).build()?;
     match timeout(CHECK_LIMIT, table.check()).await {
         Ok(checked) => drop(checked?),

@@ -5,7 +5,7 @@
 //! orders. So the database rejects writes from a leader that has been replaced and does not know it
 //! yet.
 //!
-//! - [`LockTable`] is the root: a table of locks in a database.
+//! - [`LockTable`] is the root: a table of locks in a [`Database`].
 //! - [`Spindle`] is one instance: it contends for one lock. [`run`](Spindle::run) contends for it
 //!   in the background, [`has_lock`](Spindle::has_lock) says whether it holds.
 //! - [`Term`] is what it holds: the token, a cancellation, and a [`Fence`] that makes a
@@ -15,11 +15,10 @@
 //! token of the term, at no request:
 //!
 //! ```no_run
-//! # use spindle::google_cloud_spanner::client::DatabaseClient;
 //! use spindle::{CancellationToken, Spindle};
 //!
-//! # async fn service(client: DatabaseClient, cancel: CancellationToken) -> spindle::Result<()> {
-//! let lock = Spindle::new(client, "locktable", "billing");
+//! # async fn service(cancel: CancellationToken) -> spindle::Result<()> {
+//! let lock = Spindle::new("projects/p/instances/i/databases/d", "locktable", "billing");
 //! let running = lock.run(cancel.clone());
 //!
 //! // The service works here, and asks wherever it matters:
@@ -48,11 +47,11 @@
 //!
 //! # From nothing to a fenced write
 //!
-//! On the embedded Spanner, which needs nothing but this process; in production the client is that
-//! of your service.
+//! On the embedded Spanner, which needs nothing but this process. In production the database's path
+//! is enough, `LockTable::new(database, "locktable")`, and the client is that of your service.
 //!
 //! ```
-//! use spindle::LockTable;
+//! use spindle::{Database, LockTable};
 //! use spindle::google_cloud_spanner::client::Spanner;
 //! use spindle::google_cloud_spanner::mutation::Mutation;
 //! use spindle_emulator::Emulator;
@@ -68,7 +67,7 @@
 //! let client = spanner.database_client(database).build().await?;
 //!
 //! // Hold the lock: it is renewed in the background for as long as the guard lives.
-//! let table = LockTable::new(client.clone(), "locktable");
+//! let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
 //! let lock = table.lock("billing").build()?;
 //! let guard = lock.acquire().await?;
 //!
@@ -93,7 +92,7 @@
 //! and [`verify`](Spindle::verify) asks Spanner:
 //!
 //! ```
-//! use spindle::{CancellationToken, TermChange, LockTable};
+//! use spindle::{CancellationToken, Database, LockTable, TermChange};
 //! # use spindle_emulator::Emulator;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -101,7 +100,7 @@
 //! # let database = "projects/p/instances/i/databases/d";
 //! # let emulator = Emulator::start().await?;
 //! # emulator.create_database(database, LockTable::DDL).await?;
-//! let table = LockTable::connect_to(emulator.endpoint(), database, "locktable");
+//! let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
 //! let lock = table.lock("billing").build()?;
 //! let cancel = CancellationToken::new();
 //! let running = lock.run(cancel.clone());
@@ -194,6 +193,7 @@ pub use fence::{Fence, FencedTransaction, HighWaterMark};
 pub use lock::{Guard, LeadOptions, RunHandle, Spindle, TaskResult};
 pub use operate::{Holding, LockState};
 pub use settings::LockBuilder;
+pub use store::Database;
 pub use table::LockTable;
 pub use term::{Term, TermChange, TermWatch};
 pub use token::FencingToken;

@@ -230,8 +230,8 @@ impl LockBuilder {
     /// Runs the loop on a thread and a connection of its own, so that code that blocks the
     /// service's runtime can't starve the heartbeats.
     ///
-    /// Needs a table made by [`LockTable::connect`](crate::LockTable::connect): the channels of a
-    /// client that was given live on the service's runtime. Costs one thread and one connection.
+    /// Needs a table whose [`Database`](crate::Database) is a path: the channels of a client that
+    /// was given live on the service's runtime. Costs one thread and one connection.
     pub fn own_thread(mut self) -> LockBuilder {
         self.own_thread = true;
         self
@@ -278,7 +278,7 @@ impl LockBuilder {
     /// a ranked lock.
     ///
     /// ```
-    /// use spindle::{CancellationToken, LockTable};
+    /// use spindle::{CancellationToken, Database, LockTable};
     /// # use spindle_emulator::Emulator;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -286,7 +286,7 @@ impl LockBuilder {
     /// # let database = "projects/p/instances/i/databases/d";
     /// # let emulator = Emulator::start().await?;
     /// # emulator.create_database(database, LockTable::DDL).await?;
-    /// let table = LockTable::connect_to(emulator.endpoint(), database, "locktable");
+    /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
     /// let lock = table.lock("billing").id("big-node").by_rank(3).preempt().build()?;
     /// let cancel = CancellationToken::new();
     /// let running = lock.run(cancel.clone());
@@ -395,7 +395,9 @@ impl LockBuilder {
         }
         if self.own_thread && self.table.spanner.connection.another().is_none() {
             return refuse(
-                "own thread with a client that was given; use `LockTable::connect`".to_string(),
+                "own thread with a client that was given; give `LockTable::new` the path of the \
+                 database"
+                    .to_string(),
             );
         }
         let timing = self.timing().map_err(refusal)?;

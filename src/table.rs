@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use google_cloud_spanner::client::DatabaseClient;
 #[cfg(feature = "admin")]
 use google_cloud_spanner::client::{DatabaseAdmin, Spanner};
 
@@ -11,7 +10,7 @@ use crate::fleet::{self, Builder, Member, Members, Resize, RwLock, Semaphore, Sh
 use crate::lock::{self, LastRun};
 use crate::operate::{self, Checked, Evict, History, LockList, LockState, Observer, Seize};
 use crate::settings::LockBuilder;
-use crate::store::{Connection, Table, ddl};
+use crate::store::{Database, Table, ddl};
 
 /// A table of locks in a Spanner database: the root of everything here. Cheap to clone.
 ///
@@ -20,9 +19,9 @@ use crate::store::{Connection, Table, ddl};
 ///
 /// ```no_run
 /// # async fn example() -> spindle::Result<()> {
-/// use spindle::LockTable;
+/// use spindle::{Database, LockTable};
 ///
-/// let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+/// let table = LockTable::new("projects/p/instances/i/databases/d", "locktable");
 /// table.check().await?; // the table is there, and has the columns that it needs
 /// let lock = table.lock("billing").build()?;
 /// println!("{} would lead", lock.id());
@@ -58,40 +57,20 @@ impl LockTable {
     /// PostgreSQL dialect.
     pub const DDL_UPGRADE_POSTGRESQL: &str = ddl::POSTGRESQL_UPGRADE;
 
-    /// Returns a table reached by a client that the service has already.
+    /// Returns the lock table `table` of a database: a path, for services, or a client, for what only
+    /// that client has.
     ///
-    /// The locks share the client's channels and session with the service. If the session is
-    /// lost, the client stays without: [`health`](crate::Spindle::health) and the errors say so.
-    /// The client dies with the runtime that made it. Prefer [`connect`](LockTable::connect) where
-    /// leadership matters.
-    pub fn new(client: DatabaseClient, table: impl Into<String>) -> LockTable {
-        LockTable(Arc::new(Table::new(Connection::given(client), table.into())))
-    }
-
-    /// Returns a table with a connection of its own. A busy service can't starve it, and it comes
-    /// back by itself after Spanner has lost its session.
+    /// With a path, `projects/p/instances/i/databases/d`, the library makes its own connections, and
+    /// replaces those that are dead. With a client, the locks share its channels and its session with
+    /// the service, and end with them: [`Database`] has the differences, and takes an endpoint.
     ///
-    /// `database` is the full name, `projects/p/instances/i/databases/d`;
-    /// [`build`](crate::LockBuilder::build) and every call refuse a malformed one. The connection is
-    /// made on first use, with the credentials of the environment. It goes to `SPANNER_EMULATOR_HOST`
-    /// where that is set. It counts against the limit of the call that waits for it.
+    /// All that is made from one table shares one batcher and one budget of requests (I8). So make
+    /// one table for all locks of a process, and clone it.
     ///
-    /// The table outlives runtimes: each runtime that uses it gets a connection of its own. So a
-    /// table in a `static` works from one runtime after another. A connection over which nothing
-    /// was heard for 30 s, or whose credentials failed for good, is made anew.
-    pub fn connect(database: impl Into<String>, table: impl Into<String>) -> LockTable {
-        let connection = Connection::own(database.into(), None);
-        LockTable(Arc::new(Table::new(connection, table.into())))
-    }
-
-    /// As [`connect`](LockTable::connect), to an endpoint such as `http://127.0.0.1:9010`.
-    pub fn connect_to(
-        endpoint: impl Into<String>,
-        database: impl Into<String>,
-        table: impl Into<String>,
-    ) -> LockTable {
-        let connection = Connection::own(database.into(), Some(endpoint.into()));
-        LockTable(Arc::new(Table::new(connection, table.into())))
+    /// Nothing is sent. [`build`](crate::LockBuilder::build) and every call refuse a path, or a name of
+    /// a table, that can't be one.
+    pub fn new(database: impl Into<Database>, table: impl Into<String>) -> LockTable {
+        LockTable(Arc::new(Table::new(database.into().connection(), table.into())))
     }
 
     /// Begins to describe an instance that contends for the lock `name`.
@@ -156,14 +135,14 @@ impl LockTable {
     /// the new number at leisure. The count that is there already changes nothing.
     ///
     /// ```
-    /// # use spindle::{CancellationToken, LockTable, fleet::Shard};
+    /// # use spindle::{CancellationToken, Database, LockTable, fleet::Shard};
     /// # use spindle_emulator::Emulator;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let database = "projects/p/instances/i/databases/d";
     /// # let emulator = Emulator::start().await?;
     /// # emulator.create_database(database, LockTable::DDL).await?;
-    /// # let table = LockTable::connect_to(emulator.endpoint(), database, "locktable");
+    /// # let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
     /// # let shards = table.member("orders").build()?.shards("partitions", 6);
     /// # let (cancel, mut events) = (CancellationToken::new(), shards.events());
     /// # let sharing = tokio::spawn({
@@ -500,15 +479,13 @@ impl LockTable {
     /// Calling again is harmless.
     ///
     /// ```no_run
-    /// use spindle::LockTable;
+    /// use spindle::{Database, LockTable};
     /// use spindle::google_cloud_spanner::client::Spanner;
     ///
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// let spanner = Spanner::builder().build().await?;
     /// let database = "projects/p/instances/i/databases/d";
-    /// let client = spanner.database_client(database).build().await?;
-    ///
-    /// let table = LockTable::new(client, "locktable");
+    /// let table = LockTable::new(database, "locktable");
     /// table.create(&LockTable::admin(&spanner).await?, database).await?;
     /// table.check().await?;
     /// # Ok(())
@@ -579,8 +556,8 @@ impl LockTable {
     #[cfg(all(feature = "__simulation", unix))]
     pub(crate) fn on(store: Arc<dyn crate::batch::Store>) -> LockTable {
         // Nothing is ever sent there.
-        let nowhere = Connection::own("projects/p/instances/i/databases/d".to_string(), None);
-        let table = Table::new(nowhere, "locktable".to_string());
+        let nowhere = Database::from("projects/p/instances/i/databases/d");
+        let table = Table::new(nowhere.connection(), "locktable".to_string());
         LockTable(Arc::new(Table { store, ..table }))
     }
 

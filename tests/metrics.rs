@@ -17,7 +17,7 @@ use std::time::Duration;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
-use spindle::{CancellationToken, LockTable, Spindle};
+use spindle::{CancellationToken, Database, LockTable, Spindle};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -103,7 +103,7 @@ async fn a_scrape_shows_each_metric_of_the_table_and_no_other() {
 
     let emulator = Emulator::start().await.unwrap();
     emulator.create_database(DATABASE, LockTable::DDL).await.unwrap();
-    let table = || LockTable::connect_to(emulator.endpoint(), DATABASE, "locktable");
+    let table = || LockTable::new(Database::at(emulator.endpoint(), DATABASE), "locktable");
     let (a, end_a) = contender(&table(), "a");
     until("a holds", || a.has_lock().is_some()).await;
     let scraped = Scraped::from(address).await;

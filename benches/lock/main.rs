@@ -23,7 +23,7 @@ use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{CancellationToken, FencingToken, LockTable, RunHandle, Spindle};
+use spindle::{CancellationToken, Database, FencingToken, LockTable, RunHandle, Spindle};
 use stats_alloc::{Region, StatsAlloc};
 use tokio::time::{Instant, sleep};
 
@@ -88,7 +88,7 @@ async fn held(lock: &Spindle) -> FencingToken {
 /// A holder that is there to be killed.
 async fn hold(endpoint: &str) -> Result<(), Failure> {
     let (lock, running) =
-        contend(&LockTable::connect_to(endpoint, DATABASE, "locktable"), "crash")?;
+        contend(&LockTable::new(Database::at(endpoint, DATABASE), "locktable"), "crash")?;
     held(&lock).await;
     println!("holds");
     Ok(running.await?)

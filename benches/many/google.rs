@@ -7,7 +7,7 @@ use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
-use spindle::{CancellationToken, LockTable};
+use spindle::{CancellationToken, Database, LockTable};
 use tokio::time::{Instant, sleep};
 
 use crate::TIME_LIMIT;
@@ -21,7 +21,7 @@ type Counted = (Instant, Vec<Counts>);
 /// Makes the lock table on the emulator that the environment names.
 async fn endpoint() -> Result<String, Failure> {
     let admin = LockTable::admin(&Spanner::builder().build().await?).await?;
-    LockTable::connect(DATABASE, "locktable").create(&admin, DATABASE).await?;
+    LockTable::new(DATABASE, "locktable").create(&admin, DATABASE).await?;
     Ok(format!("http://{}", std::env::var("SPANNER_EMULATOR_HOST")?))
 }
 
@@ -105,7 +105,7 @@ pub async fn abandoned(trials: usize) -> Result<(), Failure> {
     until_held(&mut healthy, 1, TIME_LIMIT).await?;
     let mut delays = Vec::new();
     for n in 0..trials {
-        let table = LockTable::connect_to(&*endpoint, DATABASE, "locktable");
+        let table = LockTable::new(Database::at(&*endpoint, DATABASE), "locktable");
         // By now it is connected.
         table.inspect("abandoned").await?;
         let mut dying = Part::start(&["abandon", &endpoint])?;

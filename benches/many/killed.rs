@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::LockTable;
+use spindle::{Database, LockTable};
 use tokio::time::{Instant, sleep};
 
 use crate::LEASE;
@@ -11,7 +11,7 @@ use crate::sharing::{Book, GROUP, SHARDS, Sharer};
 
 /// The member that is there to be killed: it says when it has half of the shards, for good.
 pub async fn member(endpoint: &str, shards: usize) -> Result<(), Failure> {
-    let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+    let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
     let book = Book::default();
     let _sharer = Sharer::start(&table, "killed", shards, &book)?;
     book.until(|book| book.at_work() == shards).await?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use spindle::{CancellationToken, FencingToken, LockTable, RunHandle, Spindle};
+use spindle::{CancellationToken, Database, FencingToken, LockTable, RunHandle, Spindle};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::{Instant, sleep};
 
@@ -29,7 +29,7 @@ impl Locks {
         count: usize,
         lease: Duration,
     ) -> Result<Locks, Failure> {
-        let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+        let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
         let cancel = CancellationToken::new();
         let start = |n| {
             let lock = table.lock(format!("{name}-{n:05}")).lease(lease).build()?;

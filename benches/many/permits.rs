@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use spindle::LockTable;
 use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
+use spindle::{Database, LockTable};
 use tokio::time::Instant;
 
 use crate::parts::{DATABASE, Failure, Part, Server, connect};
@@ -43,7 +43,7 @@ fn rate(arguments: &[&str]) -> Result<f64, Failure> {
 
 /// One process whose tasks acquire and release, as fast as they can.
 pub async fn acquire(endpoint: &str, permits: usize, tasks: usize) -> Result<(), Failure> {
-    let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+    let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
     let semaphore = table.semaphore("uploads", permits).build()?;
     repeat(tasks, move |_| {
         let semaphore = semaphore.clone();

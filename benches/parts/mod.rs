@@ -5,8 +5,8 @@ use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use spindle::LockTable;
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
+use spindle::{Database, LockTable};
 use spindle_emulator::Emulator;
 
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -129,7 +129,7 @@ impl Server {
 
     /// Connects a table, on a connection and with a batcher of its own.
     pub fn table(&self) -> LockTable {
-        LockTable::connect_to(&*self.endpoint, DATABASE, "locktable")
+        LockTable::new(Database::at(&*self.endpoint, DATABASE), "locktable")
     }
 
     /// All requests so far.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::job::JobOutcome;
-use spindle::{LockTable, Term};
+use spindle::{Database, LockTable, Term};
 use tokio::time::sleep;
 
 use crate::server::{DATABASE, Failure, connect};
@@ -20,7 +20,7 @@ pub const AT_LEAST: Duration = Duration::from_millis(2_000);
 pub const AT_MOST: Duration = Duration::from_millis(5_000);
 
 pub async fn work(endpoint: &str, id: &str) -> Result<(), Failure> {
-    let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+    let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
     let client = connect(endpoint).await?;
     let slow = obey();
     // No two nodes of a real fleet are on time to the millisecond either.

@@ -3,7 +3,7 @@
 use std::io::BufRead as _;
 use std::time::Duration;
 
-use spindle::{CancellationToken, Fence, LockTable, Spindle, Term, TermChange};
+use spindle::{CancellationToken, Database, Fence, LockTable, Spindle, Term, TermChange};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -21,7 +21,7 @@ enum Order {
 }
 
 pub async fn work(endpoint: &str, id: &str) -> Result<(), Failure> {
-    let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+    let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
     let lock = table.lock("orders").lease(LEASE).id(id).build()?;
     let writer = Orders::connect(endpoint, id).await?;
 

@@ -29,7 +29,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///         _ => 500,
 ///     }
 /// }
-/// # let refused = spindle::LockTable::connect("d", "locktable").lock("job").build().unwrap_err();
+/// # let refused = spindle::LockTable::new("d", "locktable").lock("job").build().unwrap_err();
 /// # assert_eq!(status(&refused), 500);
 /// ```
 #[derive(Clone)]

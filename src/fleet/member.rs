@@ -26,7 +26,7 @@ use crate::token::FencingToken;
 /// members. Each does nothing without the other: run what you need.
 ///
 /// ```
-/// use spindle::{CancellationToken, LockTable};
+/// use spindle::{CancellationToken, Database, LockTable};
 /// # use spindle_emulator::Emulator;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -34,7 +34,7 @@ use crate::token::FencingToken;
 /// # let database = "projects/p/instances/i/databases/d";
 /// # let emulator = Emulator::start().await?;
 /// # emulator.create_database(database, LockTable::DDL).await?;
-/// let table = LockTable::connect_to(emulator.endpoint(), database, "locktable");
+/// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
 /// let member = table.member("orders").id("node-1").info("http://10.0.0.1").build()?;
 /// let cancel = CancellationToken::new();
 /// let running = member.run(cancel.clone());

@@ -52,7 +52,7 @@ const TIDY_LIMIT: Duration = Duration::from_secs(1);
 /// per poll interval. Plan for up to a few hundred readers at a time.
 ///
 /// ```
-/// use spindle::LockTable;
+/// use spindle::{Database, LockTable};
 /// # use spindle_emulator::Emulator;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -60,7 +60,7 @@ const TIDY_LIMIT: Duration = Duration::from_secs(1);
 /// # let database = "projects/p/instances/i/databases/d";
 /// # let emulator = Emulator::start().await?;
 /// # emulator.create_database(database, LockTable::DDL).await?;
-/// let table = LockTable::connect_to(emulator.endpoint(), database, "locktable");
+/// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
 /// let catalogue = table.rw_lock("catalogue").build()?;
 /// let one = catalogue.read().await?;
 /// let other = catalogue.read().await?;

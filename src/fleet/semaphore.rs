@@ -50,7 +50,7 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 /// Callers in one process share their polls, so that many who wait poll no more than one.
 ///
 /// ```
-/// use spindle::LockTable;
+/// use spindle::{Database, LockTable};
 /// # use spindle_emulator::Emulator;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -58,7 +58,7 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 /// # let database = "projects/p/instances/i/databases/d";
 /// # let emulator = Emulator::start().await?;
 /// # emulator.create_database(database, LockTable::DDL).await?;
-/// let table = LockTable::connect_to(emulator.endpoint(), database, "locktable");
+/// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
 /// let uploads = table.semaphore("uploads", 2).build()?;
 /// let one = uploads.acquire().await?;
 /// let other = uploads.acquire().await?;

@@ -68,11 +68,11 @@ impl Shards {
     /// limit.
     ///
     /// ```
-    /// # use spindle::LockTable;
+    /// # use spindle::{Database, LockTable};
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+    /// # let table = LockTable::new("projects/p/instances/i/databases/d", "locktable");
     /// let member = table.member("orders").id("orders-0").build()?;
     /// let shards = member.shards("partitions", 60).restart_within(Duration::from_secs(30));
     /// # drop(shards);
@@ -118,10 +118,10 @@ impl Shards {
     /// `info`.
     ///
     /// ```
-    /// # use spindle::LockTable;
+    /// # use spindle::{Database, LockTable};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+    /// # let table = LockTable::new("projects/p/instances/i/databases/d", "locktable");
     /// // Of three members, this one works half of the shards. The first shard is as dear as ten others.
     /// let member = table.member("orders").id("large").build()?;
     /// let shards = member.shards("partitions", 60).weight(2).cost(0, 10);
@@ -168,7 +168,7 @@ impl Shards {
     ///
     /// ```
     /// use spindle::fleet::{Shard, ShardEvent};
-    /// use spindle::{CancellationToken, LockTable};
+    /// use spindle::{CancellationToken, Database, LockTable};
     /// # use spindle_emulator::Emulator;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -176,7 +176,7 @@ impl Shards {
     /// # let database = "projects/p/instances/i/databases/d";
     /// # let emulator = Emulator::start().await?;
     /// # emulator.create_database(database, LockTable::DDL).await?;
-    /// let table = LockTable::connect_to(emulator.endpoint(), database, "locktable");
+    /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
     /// let shards = table.member("orders").id("node-1").build()?.shards("partitions", 4);
     /// let (mut events, cancel) = (shards.events(), CancellationToken::new());
     /// let sharing = tokio::spawn({
@@ -264,7 +264,7 @@ impl Shards {
     /// [`Member::run`], too, if it is to be seen by [`Member::members`].
     ///
     /// ```
-    /// use spindle::{CancellationToken, LockTable, fleet::Shard};
+    /// use spindle::{CancellationToken, Database, LockTable, fleet::Shard};
     /// # use spindle_emulator::Emulator;
     /// # use std::time::Duration;
     ///
@@ -273,7 +273,7 @@ impl Shards {
     /// # let database = "projects/p/instances/i/databases/d";
     /// # let emulator = Emulator::start().await?;
     /// # emulator.create_database(database, LockTable::DDL).await?;
-    /// let table = LockTable::connect_to(emulator.endpoint(), database, "locktable");
+    /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
     /// let member = table.member("orders").id("node-1").lease(Duration::from_secs(1)).build()?;
     /// let (started, mut at_work) = tokio::sync::mpsc::unbounded_channel();
     /// let cancel = CancellationToken::new();

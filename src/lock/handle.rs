@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use futures_channel::mpsc;
-use google_cloud_spanner::client::DatabaseClient;
 use spindle_protocol::{Seen, Succession};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -13,7 +12,7 @@ use crate::error::{Error, Kind, Result, TermEnd};
 use crate::names::check_id;
 use crate::runloop::{Command, Demand, Grant, NotGranted, RowRole, WaitMode, Waiter};
 use crate::settings::{LockBuilder, Settings};
-use crate::store::{Connection, REQUEST_LIMIT, Table};
+use crate::store::{Database, REQUEST_LIMIT, Table};
 use crate::system::Clock;
 use crate::term::{Health, Published, Term, TermWatch};
 use crate::token::FencingToken;
@@ -44,14 +43,11 @@ use crate::token::FencingToken;
 ///
 /// ```no_run
 /// # async fn work(token: spindle::FencingToken) {}
-/// # async fn service(
-/// #     client: google_cloud_spanner::client::DatabaseClient,
-/// #     cancel: spindle::CancellationToken,
-/// # ) -> spindle::Result<()> {
+/// # async fn service(cancel: spindle::CancellationToken) -> spindle::Result<()> {
 /// use std::time::Duration;
 /// use spindle::Spindle;
 ///
-/// let lock = Spindle::new(client, "locktable", "billing");
+/// let lock = Spindle::new("projects/p/instances/i/databases/d", "locktable", "billing");
 /// let running = lock.run(cancel.clone());
 /// while !cancel.is_cancelled() {
 ///     if let Some(token) = lock.has_lock() {
@@ -94,18 +90,25 @@ impl Drop for WaiterGuard {
 }
 
 impl Spindle {
-    /// Returns an instance with default settings: a lease of 10 s, and an id of host, process and a
-    /// random part.
+    /// Returns an instance with default settings in a database: a path, for services, or a client,
+    /// for what only that client has.
     ///
-    /// A shortcut for [`LockTable::lock`](crate::LockTable::lock) that doesn't fail: what is wrong
-    /// with the arguments is what [`run`](Spindle::run) resolves to, and
-    /// [`health`](Spindle::health) and the log tell it.
+    /// With a path, `projects/p/instances/i/databases/d`, the library makes its own connections, and
+    /// replaces those that are dead; [`Database`] has the differences. The lease is 10 s, the id is
+    /// made of host, process and a random part.
+    ///
+    /// Each `Spindle::new` has a connection, a batcher and a budget of requests of its own. For many
+    /// locks, or other settings, make one [`LockTable`](crate::LockTable), whose
+    /// [`lock`](crate::LockTable::lock)s share them.
+    ///
+    /// It sends nothing and doesn't fail: what is wrong with the arguments is what
+    /// [`run`](Spindle::run) resolves to, and [`health`](Spindle::health) and the log tell it.
     pub fn new(
-        client: DatabaseClient,
+        database: impl Into<Database>,
         table: impl Into<String>,
         name: impl Into<String>,
     ) -> Spindle {
-        let table = Table::new(Connection::given(client), table.into());
+        let table = Table::new(database.into().connection(), table.into());
         let builder = LockBuilder::new(Arc::new(table), name.into());
         let settings = builder.settings();
         Spindle::from_settings(builder.table, settings)
@@ -332,9 +335,9 @@ impl LockBuilder {
     /// ```no_run
     /// # fn main() -> Result<(), spindle::Error> {
     /// use std::time::Duration;
-    /// use spindle::LockTable;
+    /// use spindle::{Database, LockTable};
     ///
-    /// let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+    /// let table = LockTable::new("projects/p/instances/i/databases/d", "locktable");
     /// let lock = table.lock("billing").lease(Duration::from_secs(5)).id("node-1").build()?;
     ///
     /// let refused = table.lock("billing").lease(Duration::ZERO).build().unwrap_err();
@@ -364,12 +367,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::LockTable;
+    use crate::{Database, LockTable};
 
     const DATABASE: &str = "projects/p/instances/i/databases/d";
 
     fn table() -> LockTable {
-        LockTable::connect(DATABASE, "locktable")
+        LockTable::new(DATABASE, "locktable")
     }
 
     fn refusal(builder: LockBuilder) -> String {
@@ -400,17 +403,17 @@ mod tests {
     #[test]
     fn a_table_name_is_an_identifier() {
         for name in ["", "1table", "lock table", "t;drop", "a.b.c", "`t`", "lock-table"] {
-            let table = LockTable::connect(DATABASE, name);
+            let table = LockTable::new(DATABASE, name);
             assert!(refusal(table.lock("job")).contains("identifier"), "{name}");
         }
-        assert!(LockTable::connect(DATABASE, "my_schema.locktable").lock("job").build().is_ok());
+        assert!(LockTable::new(DATABASE, "my_schema.locktable").lock("job").build().is_ok());
     }
 
     #[test]
     fn a_database_name_or_an_endpoint_that_cannot_work_is_refused_here() {
-        let refused = refusal(LockTable::connect("mydb", "locktable").lock("job"));
+        let refused = refusal(LockTable::new("mydb", "locktable").lock("job"));
         assert!(refused.contains("`mydb`"), "{refused}");
-        let table = LockTable::connect_to("localhost:9010", DATABASE, "locktable");
+        let table = LockTable::new(Database::at("localhost:9010", DATABASE), "locktable");
         assert!(refusal(table.lock("job")).contains("no scheme"));
     }
 

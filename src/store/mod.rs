@@ -2,6 +2,7 @@
 
 mod columns;
 mod connection;
+mod database;
 pub(crate) mod ddl;
 pub(crate) mod membership;
 pub(crate) mod requests;
@@ -13,6 +14,7 @@ mod transact;
 #[cfg(feature = "admin")]
 pub(crate) use columns::{is_postgresql, is_there};
 pub(crate) use connection::{Connection, REQUEST_LIMIT};
+pub use database::Database;
 pub(crate) use spanner::{read_rows, without_read_timestamp};
 pub(crate) use table::Table;
 pub(crate) use transact::{PAUSE, despite_others, transact};

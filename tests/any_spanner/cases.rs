@@ -184,7 +184,7 @@ async fn crashed(place: Arc<Place>) -> Case {
     let dies = std::thread::spawn(move || -> Result<FencingToken, Failure> {
         let runtime = tokio::runtime::Runtime::new()?;
         let token = runtime.block_on(async {
-            let table = LockTable::connect(database, locks);
+            let table = LockTable::new(database, locks);
             let a = Contender::start(&table, "crashed", "a")?;
             let token = a.holds().await?;
             sleep(LEASE).await;

@@ -124,7 +124,7 @@ impl Place {
 
     /// The lock table, by a connection of its own that is found in the environment.
     pub fn table(&self) -> LockTable {
-        LockTable::connect(&self.database, self.locks())
+        LockTable::new(&self.database, self.locks())
     }
 
     pub fn database(&self) -> &str {

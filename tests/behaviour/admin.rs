@@ -2,7 +2,7 @@
 
 use google_cloud_auth::credentials::anonymous::Builder as Anonymous;
 use google_cloud_spanner::client::DatabaseAdmin;
-use spindle::LockTable;
+use spindle::{Database, LockTable};
 use spindle_emulator::Emulator;
 
 use crate::world::DATABASE;
@@ -17,7 +17,7 @@ async fn a_table_that_was_created_passes_the_check() {
     let emulator = Emulator::start().await.unwrap();
     emulator.create_database(DATABASE, "").await.unwrap();
     let admin = admin(&emulator).await;
-    let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "jobs");
+    let table = LockTable::new(Database::at(emulator.endpoint(), DATABASE), "jobs");
     assert!(table.check().await.unwrap_err().is_schema());
 
     assert!(table.create(&admin, DATABASE).await.unwrap());
@@ -33,7 +33,7 @@ async fn creating_a_table_leaves_one_of_that_name_alone() {
     let other = "CREATE TABLE jobs (id INT64 NOT NULL) PRIMARY KEY (id)";
     emulator.create_database(DATABASE, other).await.unwrap();
     let admin = admin(&emulator).await;
-    let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "jobs");
+    let table = LockTable::new(Database::at(emulator.endpoint(), DATABASE), "jobs");
     assert!(!table.create(&admin, DATABASE).await.unwrap());
     let error = table.check().await.unwrap_err();
     assert!(error.is_schema(), "{error}");
@@ -43,7 +43,7 @@ async fn creating_a_table_leaves_one_of_that_name_alone() {
 async fn a_table_that_cannot_be_created_says_why() {
     let emulator = Emulator::start().await.unwrap();
     let admin = admin(&emulator).await;
-    let table = |name: &str| LockTable::connect_to(emulator.endpoint(), DATABASE, name);
+    let table = |name: &str| LockTable::new(Database::at(emulator.endpoint(), DATABASE), name);
     let error = table("no table").create(&admin, DATABASE).await.unwrap_err();
     assert!(error.is_config(), "{error}");
     let error = table("jobs").create(&admin, DATABASE).await.unwrap_err();
@@ -64,7 +64,7 @@ async fn an_administration_that_gives_no_answer_is_told_within_seconds() {
     let builder = DatabaseAdmin::builder();
     let builder = builder.with_endpoint(format!("http://{}", silent.local_addr().unwrap()));
     let admin = builder.with_credentials(Anonymous::new().build()).build().await.unwrap();
-    let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "jobs");
+    let table = LockTable::new(Database::at(emulator.endpoint(), DATABASE), "jobs");
     let begun = tokio::time::Instant::now();
     let error = table.create(&admin, DATABASE).await.unwrap_err();
     assert!(begun.elapsed() < std::time::Duration::from_secs(20), "after {:?}", begun.elapsed());

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use spindle::LockTable;
+use spindle::{Database, LockTable};
 use spindle_emulator::{Emulator, Rpc};
 use tokio::io::{AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -50,7 +50,7 @@ fn two_runtimes_share_a_table_and_neither_takes_the_other_along() {
 
 #[test]
 fn outside_of_a_runtime_it_is_an_error_and_no_panic() {
-    let table = LockTable::connect(DATABASE, "locktable");
+    let table = LockTable::new(DATABASE, "locktable");
     let mut checking = pin!(table.check());
     let Poll::Ready(checked) = checking.as_mut().poll(&mut Context::from_waker(Waker::noop()))
     else {
@@ -64,7 +64,7 @@ fn outside_of_a_runtime_it_is_an_error_and_no_panic() {
 async fn each_caller_waits_for_a_silent_peer_no_longer_than_its_own_limit() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
-    let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+    let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
     let asked = [(); 4].map(|()| timed(table.inspect(LOCK)));
     let [a, b, c, d] = asked;
     let (a, b, c, d) = tokio::join!(a, b, c, d);
@@ -127,7 +127,7 @@ impl Line {
 async fn a_channel_that_hears_nothing_is_replaced() {
     let world = World::start().await;
     let line = Line::to(&world.spanner).await;
-    let table = LockTable::connect_to(&line.endpoint, DATABASE, "locktable");
+    let table = LockTable::new(Database::at(&line.endpoint, DATABASE), "locktable");
     let a = Contender::run(lock_of(&table, LOCK));
     let first = a.holds().await;
     line.cut();
@@ -157,7 +157,7 @@ async fn an_error_of_the_connection_names_what_was_tried_in_plain_words_and_what
         closing,
         "http://no-such-host.invalid:9010".to_string(),
     ] {
-        let table = LockTable::connect_to(&endpoint, DATABASE, "locktable");
+        let table = LockTable::new(Database::at(&endpoint, DATABASE), "locktable");
         let told = table.inspect(LOCK).await.unwrap_err().to_string();
         println!("{told}");
         for part in [DATABASE, &endpoint, "see that the endpoint is right"] {
@@ -187,7 +187,7 @@ async fn refusing() -> (String, watch::Receiver<u64>) {
 #[tokio::test(start_paused = true)]
 async fn however_many_locks_ask_one_attempt_a_second_is_made() {
     let (endpoint, attempts) = refusing().await;
-    let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+    let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
     let contenders: Vec<_> =
         (0..50).map(|n| Contender::run(lock_of(&table, format!("lock-{n}")))).collect();
     until("it was tried", || (*attempts.borrow() > 0).then_some(())).await;
@@ -201,7 +201,7 @@ async fn however_many_locks_ask_one_attempt_a_second_is_made() {
 #[tokio::test(start_paused = true)]
 async fn however_often_callers_ask_one_attempt_a_second_is_made() {
     let (endpoint, attempts) = refusing().await;
-    let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+    let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
     let (begun, mut asked) = (Instant::now(), 0);
     while begun.elapsed() < Duration::from_secs(20) {
         assert!(table.inspect(LOCK).await.unwrap_err().is_retryable());

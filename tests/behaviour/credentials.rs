@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use spindle::{CancellationToken, Error, LockTable};
+use spindle::{CancellationToken, Database, Error, LockTable};
 use tokio::time::{Instant, sleep};
 
 use crate::world::{DATABASE, LOCK};
@@ -54,7 +54,7 @@ fn names_the_ways(error: &Error) {
 
 async fn without_credentials() {
     // Nobody listens there, and without credentials nothing is sent.
-    let table = LockTable::connect_to("https://127.0.0.1:1", DATABASE, "locktable");
+    let table = LockTable::new(Database::at("https://127.0.0.1:1", DATABASE), "locktable");
     let lock = |id: &str| table.lock(LOCK).id(id).lease(LEASE).build().unwrap();
     let error = table.check().await.unwrap_err();
     assert!(error.is_denied() && !error.is_retryable(), "{error:?}");

@@ -10,7 +10,7 @@ use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::testing::Clock;
-use spindle::{CancellationToken, LockTable};
+use spindle::{CancellationToken, Database, LockTable};
 use spindle_emulator::engine::{Code, Value};
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -178,7 +178,7 @@ async fn tenants_come_and_go_while_the_service_runs() {
     deployment.write(Mutation::delete("tenants", gone)).await;
     sleep(LEASE).await;
     assert_eq!(deployment.billed_in(LEASE * 2, "umbrella").await, 0, "it has gone");
-    let table = LockTable::connect_to(deployment.emulator.endpoint(), DATABASE, "locktable");
+    let table = LockTable::new(Database::at(deployment.emulator.endpoint(), DATABASE), "locktable");
     assert!(!table.inspect(&lock_of("umbrella")).await.unwrap().is_held(), "its lock is released");
     let scraped = replica.get("/metrics").await.unwrap();
     assert!(scraped.contains("spindle_held{lock=\"tenant/umbrella\"} NaN"), "{scraped}");

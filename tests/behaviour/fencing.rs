@@ -9,7 +9,7 @@ use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::google_cloud_spanner::{self as client};
-use spindle::{Error, Fence, LockTable};
+use spindle::{Database, Error, Fence, LockTable};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::sync::mpsc;
@@ -362,7 +362,7 @@ async fn dml_with_the_fences_predicate_changes_nothing_after_the_term() {
     let ddl = LockTable::DDL.replace("locktable", "`order`");
     let database = world.spanner.database(DATABASE).unwrap();
     database.change_schema(&spindle_emulator::sql::parse_ddl(&ddl).unwrap()).unwrap();
-    let table = LockTable::connect_to(world.spanner.endpoint(), DATABASE, "order");
+    let table = LockTable::new(Database::at(world.spanner.endpoint(), DATABASE), "order");
     let guard = lock_of(&table, LOCK).build().unwrap().acquire().await.unwrap();
     assert_eq!(delete(guard.fence(), "o-2").await, 1);
 }

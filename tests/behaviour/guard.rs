@@ -4,7 +4,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use spindle::health::Role;
-use spindle::{CancellationToken, Guard, LockTable, ReleaseOutcome, Spindle, Term, TermEnd};
+use spindle::{
+    CancellationToken, Database, Guard, LockTable, ReleaseOutcome, Spindle, Term, TermEnd,
+};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};
@@ -235,13 +237,13 @@ async fn an_instance_is_driven_by_run_or_by_guards_and_never_by_both() {
 #[tokio::test(start_paused = true)]
 async fn what_waiting_cannot_cure_is_said_at_once() {
     let world = World::start().await;
-    let table = LockTable::connect_to(world.spanner.endpoint(), DATABASE, "missing");
+    let table = LockTable::new(Database::at(world.spanner.endpoint(), DATABASE), "missing");
     let lock = lock_of(&table, LOCK).build().unwrap();
     let refused = timeout(EVENTUALLY, lock.acquire()).await.unwrap().unwrap_err();
     assert!(refused.is_schema(), "{refused}");
     assert!(timeout(EVENTUALLY, lock.try_acquire()).await.unwrap().unwrap_err().is_schema());
     let elsewhere = DATABASE.replace("/databases/", "/databases/no-");
-    let table = LockTable::connect_to(world.spanner.endpoint(), elsewhere, "locktable");
+    let table = LockTable::new(Database::at(world.spanner.endpoint(), elsewhere), "locktable");
     let lock = lock_of(&table, LOCK).build().unwrap();
     let (refused, took) = timed(lock.try_acquire()).await;
     assert!(took < LEASE, "{took:?}: {}", refused.unwrap_err());

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use spindle::health::Role;
-use spindle::{CancellationToken, LockTable, Spindle, TermChange, TermEnd};
+use spindle::{CancellationToken, Database, LockTable, Spindle, TermChange, TermEnd};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
@@ -37,7 +37,7 @@ fn handles_go_anywhere() {
 
 #[tokio::test(start_paused = true)]
 async fn an_instance_that_was_never_started_has_nothing_to_resign_from() {
-    let lock = lock_of(&LockTable::connect(DATABASE, "locktable"), LOCK).build().unwrap();
+    let lock = lock_of(&LockTable::new(DATABASE, "locktable"), LOCK).build().unwrap();
     for _ in 0..2 {
         assert!(!timeout(EVENTUALLY, lock.resign()).await.expect("it answers"));
         let resigned = timeout(EVENTUALLY, lock.resign_to("b")).await;
@@ -119,10 +119,16 @@ async fn running_twice_is_refused_and_disturbs_nothing() {
 #[tokio::test(start_paused = true)]
 async fn what_is_wrong_with_the_arguments_of_new_is_what_run_resolves_to() {
     let world = World::start().await;
-    for (table, name) in
-        [("no table", "job"), ("locktable", ""), ("locktable", "job_1234567890123456789")]
-    {
-        let lock = Spindle::new(world.client().await, table, name);
+    let given = Database::from(world.client().await);
+    for (database, table, name) in [
+        (given.clone(), "no table", "job"),
+        (given.clone(), "locktable", ""),
+        (given.clone(), "locktable", "job_1234567890123456789"),
+        (DATABASE.into(), "no table", "job"),
+        ("d".into(), "locktable", "job"),
+        (Database::at("localhost:9010", DATABASE), "locktable", "job"),
+    ] {
+        let lock = Spindle::new(database, table, name);
         assert_eq!(lock.has_lock(), None);
         let health = lock.health();
         assert!(!health.is_ready() && !health.is_started() && !health.is_alive(), "{health:?}");
@@ -131,11 +137,20 @@ async fn what_is_wrong_with_the_arguments_of_new_is_what_run_resolves_to() {
         assert_eq!(health.trouble.unwrap().error.to_string(), refused.to_string());
         assert!(lock.leader().await.unwrap_err().is_config());
     }
-    let lock = Spindle::new(world.client().await, "locktable", "job");
-    let running = lock.run(CancellationToken::new());
-    until("it holds", || lock.has_lock()).await;
-    drop(lock);
-    timeout(EVENTUALLY, running).await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_and_a_client_lead_to_the_same_lock() {
+    let world = World::start().await;
+    let own = Database::at(world.spanner.endpoint(), DATABASE);
+    let client = world.client().await;
+    for database in [own, Database::from(&client), Database::from(client)] {
+        let lock = Spindle::new(database, "locktable", "job");
+        let running = lock.run(CancellationToken::new());
+        until("it holds", || lock.has_lock()).await;
+        drop(lock);
+        timeout(EVENTUALLY, running).await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,7 +212,7 @@ pub fn at_once<T>(future: impl Future<Output = T>) -> T {
 
 #[test]
 fn outside_of_a_runtime_run_and_acquire_are_refused_and_can_be_called_again_inside() {
-    let table = LockTable::connect(DATABASE, "locktable");
+    let table = LockTable::new(DATABASE, "locktable");
     let lock = table.lock(LOCK).build().unwrap();
     let uploads = table.semaphore("uploads", 1).build().unwrap();
     let catalogue = table.rw_lock("catalogue").build().unwrap();

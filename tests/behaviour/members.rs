@@ -180,7 +180,7 @@ async fn an_interval_that_no_watch_can_have_is_refused() {
 
 #[tokio::test]
 async fn names_that_reach_into_another_key_are_refused() {
-    let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+    let table = LockTable::new("projects/p/instances/i/databases/d", "locktable");
     let refused = |builder: Builder<Member>| {
         let error = builder.build().unwrap_err();
         assert!(error.is_config(), "{error}");

@@ -37,7 +37,7 @@ impl Google {
 
     /// The table by a connection of its own, as another process has it.
     fn table(&self) -> LockTable {
-        LockTable::connect(&self.database, self.table)
+        LockTable::new(&self.database, self.table)
     }
 
     async fn client(&self) -> DatabaseClient {

@@ -284,7 +284,7 @@ async fn a_permit_that_cannot_be_written_keeps_nobody_from_the_others() {
 
 #[tokio::test]
 async fn what_no_semaphore_can_be_is_refused() {
-    let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+    let table = LockTable::new("projects/p/instances/i/databases/d", "locktable");
     for (name, permits) in [("a/b", 1), ("", 1), ("a\n", 1), ("a", 0), ("a", 1_001)] {
         let refused = table.semaphore(name, permits).build().unwrap_err();
         assert!(refused.is_config() && refused.to_string().contains("semaphore"), "{refused}");

@@ -1,6 +1,6 @@
 //! The same tests on a database of the PostgreSQL dialect, with the table of the ddl folder.
 
-use spindle::LockTable;
+use spindle::{Database, LockTable};
 use spindle_emulator::Emulator;
 
 use crate::admin::admin;
@@ -47,7 +47,7 @@ async fn a_crashed_holder_is_taken_over_with_a_higher_token() {
 async fn a_table_that_was_created_passes_the_check() {
     let world = start("").await;
     let admin = admin(&world.spanner).await;
-    let table = LockTable::connect_to(world.spanner.endpoint(), DATABASE, "jobs");
+    let table = LockTable::new(Database::at(world.spanner.endpoint(), DATABASE), "jobs");
     assert!(table.create(&admin, DATABASE).await.unwrap());
     table.check().await.unwrap();
     assert!(!table.create(&admin, DATABASE).await.unwrap());
@@ -58,7 +58,7 @@ async fn the_columns_that_a_table_lacks_are_added() {
     let four = DDL.replace("  lease_ms bigint,\n  info text,\n", "");
     let world = start(&four).await;
     let admin = admin(&world.spanner).await;
-    let table = LockTable::connect_to(world.spanner.endpoint(), DATABASE, "locktable");
+    let table = LockTable::new(Database::at(world.spanner.endpoint(), DATABASE), "locktable");
     assert_eq!(table.check().await.unwrap().missing_columns, ["lease_ms", "info"]);
     assert_eq!(table.upgrade(&admin, DATABASE).await.unwrap(), ["lease_ms", "info"]);
     assert!(table.check().await.unwrap().missing_columns.is_empty());

@@ -422,7 +422,7 @@ async fn a_ranked_contender_costs_a_read_a_poll_and_heartbeats() {
 
 #[tokio::test]
 async fn what_cannot_be_ranked_is_refused() {
-    let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+    let table = LockTable::new("projects/p/instances/i/databases/d", "locktable");
     assert!(refused(table.lock("job").preempt()).contains("`preempt` without `by_rank`"));
     assert!(refused(table.lock("a/b").by_rank(1)).contains("lock name"));
     assert!(refused(table.lock("job").id("a/b").by_rank(1)).contains("id \"a/b\""));

@@ -558,7 +558,7 @@ async fn an_outage_is_waited_out_and_told_when_the_time_is_over() {
 
 #[tokio::test]
 async fn what_no_such_lock_can_be_is_refused() {
-    let table = LockTable::connect("projects/p/instances/i/databases/d", "locktable");
+    let table = LockTable::new("projects/p/instances/i/databases/d", "locktable");
     for name in ["a/b", "", "a\n"] {
         let refused = table.rw_lock(name).build().unwrap_err();
         assert!(refused.is_config() && refused.to_string().contains("readers"), "{refused}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::{Error, LockTable, operate::Checked};
+use spindle::{Database, Error, LockTable, operate::Checked};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{sleep, timeout};
@@ -76,7 +76,7 @@ async fn what_is_wrong_with_a_table_is_said_exactly() {
 async fn a_table_that_comes_later_is_found_by_the_loop_that_went_on_trying() {
     let spanner = Emulator::start().await.unwrap();
     spanner.create_database(DATABASE, "").await.unwrap();
-    let table = LockTable::connect_to(spanner.endpoint(), DATABASE, "locktable");
+    let table = LockTable::new(Database::at(spanner.endpoint(), DATABASE), "locktable");
     let a = Contender::run(lock_of(&table, LOCK));
     let error = until("it says what is wrong", || a.lock.health().trouble.map(|it| it.error)).await;
     assert!(error.is_schema(), "{error:?}");
@@ -92,7 +92,7 @@ async fn a_table_that_comes_later_is_found_by_the_loop_that_went_on_trying() {
 async fn a_database_that_is_not_there_is_told_from_a_table_that_is_not_there() {
     let spanner = Emulator::start().await.unwrap();
     let elsewhere = "projects/p/instances/i/databases/elsewhere";
-    let table = LockTable::connect_to(spanner.endpoint(), elsewhere, "locktable");
+    let table = LockTable::new(Database::at(spanner.endpoint(), elsewhere), "locktable");
     let error = timeout(EVENTUALLY, table.check()).await.unwrap().unwrap_err();
     assert!(error.is_config() && error.to_string().contains("elsewhere"), "{error:?}");
 }

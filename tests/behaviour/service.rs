@@ -3,7 +3,7 @@ use std::time::Duration;
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::testing::Clock;
-use spindle::{CancellationToken, LockTable, Term};
+use spindle::{CancellationToken, Database, LockTable, Term};
 use spindle_emulator::engine::Value;
 use spindle_emulator::{Emulator, Port};
 
@@ -24,7 +24,7 @@ async fn serve(
     clock: Clock,
     stop: CancellationToken,
 ) -> spindle::Result<()> {
-    let table = LockTable::connect_to(&endpoint, DATABASE, "locktable");
+    let table = LockTable::new(Database::at(&endpoint, DATABASE), "locktable");
     let lock = table.lock("billing").id(id).lease(LEASE).clock(clock).build()?;
     let task = {
         let id = id.to_string();
@@ -114,7 +114,9 @@ async fn after_an_operators_eviction_somebody_bills_again() -> Result<(), Failur
     let alone = tokio::spawn(serve(endpoint, "replica-1", Clock::runtime(), stop.clone()));
     tokio::time::sleep(LEASE).await;
     // The next fenced write fails, and `?` ends the task with it. The replica goes on.
-    LockTable::connect_to(emulator.endpoint(), DATABASE, "locktable").evict("billing").await?;
+    LockTable::new(Database::at(emulator.endpoint(), DATABASE), "locktable")
+        .evict("billing")
+        .await?;
     tokio::time::sleep(3 * LEASE).await;
     let terms: std::collections::BTreeSet<i64> =
         invoices(&emulator)?.iter().map(|(token, _)| *token).collect();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use spindle::LockTable;
 use spindle::testing::Clock;
+use spindle::{Database, LockTable};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};
@@ -109,7 +109,7 @@ async fn a_member_that_is_cut_off_stops_before_another_starts() {
 async fn a_member_that_waits_for_the_table_logs_that_each_minute() {
     let (log, _guard) = Log::capture();
     let fleet = Fleet::start(SHARDS).await;
-    let missing = LockTable::connect_to(fleet.world.spanner.endpoint(), DATABASE, "missing");
+    let missing = LockTable::new(Database::at(fleet.world.spanner.endpoint(), DATABASE), "missing");
     let member = missing.member("orders").id("a").clock(Clock::runtime()).build().unwrap();
     let member = Worker::run(member.shards("partitions", SHARDS), |_| async {});
     sleep(Duration::from_secs(290)).await;

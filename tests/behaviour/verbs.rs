@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use spindle::operate::LockList;
-use spindle::{Holding, LockState, LockTable, TermEnd};
+use spindle::{Database, Holding, LockState, LockTable, TermEnd};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
@@ -89,7 +89,8 @@ async fn names_and_ids_that_cannot_be_are_refused_before_anything_is_sent() {
         let odd = table.observe(LOCK).interval(interval).next().await;
         assert!(odd.unwrap_err().is_config());
     }
-    let nowhere = LockTable::connect_to(world.spanner.endpoint(), "projects/p", "lock table");
+    let nowhere =
+        LockTable::new(Database::at(world.spanner.endpoint(), "projects/p"), "lock table");
     assert!(nowhere.list().next().await.unwrap_err().is_config());
     assert!(nowhere.sweep().await.unwrap_err().is_config());
     assert_eq!(requests.total(), 0);

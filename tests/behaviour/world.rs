@@ -10,7 +10,9 @@ use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::value::Timestamp;
 use spindle::testing::Clock;
-use spindle::{CancellationToken, Fence, FencingToken, LockBuilder, LockTable, RunHandle, Spindle};
+use spindle::{
+    CancellationToken, Database, Fence, FencingToken, LockBuilder, LockTable, RunHandle, Spindle,
+};
 use spindle_emulator::engine::Value;
 use spindle_emulator::{Effect, Emulator, Fault, FaultHandle, Rpc};
 use tokio::runtime::Runtime;
@@ -74,7 +76,7 @@ impl World {
 
     /// The lock table by a connection of its own: each call is another process, so to speak.
     pub fn table(&self) -> LockTable {
-        LockTable::connect_to(self.spanner.endpoint(), DATABASE, "locktable")
+        LockTable::new(Database::at(self.spanner.endpoint(), DATABASE), "locktable")
     }
 
     pub fn lock(&self, id: &str) -> LockBuilder {

@@ -26,7 +26,7 @@ async fn main() -> Result<(), Failure> {
         return Err("usage: contend-ours ID PREFIX COUNT LEASE_MS".into());
     };
     let lease = Duration::from_millis(lease_ms.parse()?);
-    let table = LockTable::connect(std::env::var("DATABASE")?, "locktable");
+    let table = LockTable::new(std::env::var("DATABASE")?, "locktable");
     let cancel = CancellationToken::new();
     let (mut locks, mut running) = (Vec::new(), Vec::new());
     for number in 0..count.parse::<usize>()? {

@@ -49,7 +49,8 @@ impl Server {
         let database = database.expect("the schema is fixed");
         let mut tables: Vec<(LockTable, String)> = Vec::new();
         for _ in 0..lines {
-            let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "locktable");
+            let table =
+                LockTable::new(spindle::Database::at(emulator.endpoint(), DATABASE), "locktable");
             table.inspect("nobody").await.expect("nothing goes wrong yet");
             // One after the other, so that the session that is new is this one's.
             let sessions = emulator.requests().sessions();

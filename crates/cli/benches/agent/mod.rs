@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::json;
-use spindle::LockTable;
+use spindle::{Database, LockTable};
 use spindle_emulator::Emulator;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
@@ -64,7 +64,7 @@ async fn alone() {
 }
 
 pub async fn hold_alone(endpoint: &str) {
-    let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+    let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
     table.list().next().await.unwrap();
     println!("starts");
     let acquire = |name: String| {

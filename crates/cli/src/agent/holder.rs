@@ -316,7 +316,7 @@ fn say_lapses(term: &Term, over: &Over) {
 mod tests {
     use std::sync::Arc;
 
-    use spindle::LockTable;
+    use spindle::{Database, LockTable};
     use tokio::time::timeout;
 
     use super::*;
@@ -324,7 +324,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_leaves_too_many_events_unread_is_taken_for_gone() {
-        let table = LockTable::connect_to("http://127.0.0.1:1", "d", "locktable");
+        let table = LockTable::new(Database::at("http://127.0.0.1:1", "d"), "locktable");
         let claims = Arc::new(Claims::new(table, 1));
         let (sender, mut unread) = mpsc::channel(2);
         let claimed = claims.claim("a", None, Some(&sender)).unwrap();

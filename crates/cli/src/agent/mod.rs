@@ -59,7 +59,7 @@ pub async fn agent(place: &Place, out: &Output, agent: &Agent) -> Result<ExitCod
     let admission = Admission::read(agent.token_file.as_deref())?;
     let (listener, address) = own_listener(agent).await?;
     // This connection comes back by itself after Spanner has lost its session.
-    let table = LockTable::connect(&place.database, &place.table);
+    let table = LockTable::new(&place.database, &place.table);
     let claims = Arc::new(Claims::new(table.clone(), agent.locks_max));
     let probes = Arc::new(Probes::new(Arc::clone(&claims), agent.metrics_locks));
     let (mut signals, end) = (Signals::listen()?, CancellationToken::new());

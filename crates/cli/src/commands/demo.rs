@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 use spindle::fleet::{Member, RwLock, Semaphore, Shard};
-use spindle::{CancellationToken, LockTable, Spindle};
+use spindle::{CancellationToken, Database, LockTable, Spindle};
 use spindle_emulator::Emulator;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
@@ -56,7 +56,7 @@ pub async fn demo(demo: &Demo) -> Result<ExitCode> {
     for node in NODES {
         fleet.start(node)?;
     }
-    let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "locktable");
+    let table = LockTable::new(Database::at(emulator.endpoint(), DATABASE), "locktable");
     let end = async {
         match demo.limit {
             Some(limit) => sleep(limit).await,
@@ -186,7 +186,7 @@ async fn report(table: &LockTable) -> Result<()> {
 /// One node: contends for every lock, and resigns one now and then.
 pub async fn contend(common: &Common, id: &str, lease: Duration) -> Result<ExitCode> {
     let database = common.database.clone().unwrap_or_default();
-    let table = LockTable::connect(database, &common.table);
+    let table = LockTable::new(database, &common.table);
     let cancel = CancellationToken::new();
     let mut locks: Vec<Spindle> = Vec::new();
     let mut running = Vec::new();

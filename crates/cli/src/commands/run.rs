@@ -45,7 +45,7 @@ pub async fn run(common: &Common, run: Run) -> Result<ExitCode> {
         place = Place::reach(common) => place.map_err(failed)?,
         signal = signals.end() => return Ok(killed_by(signal)),
     };
-    let table = LockTable::connect(&place.database, &place.table);
+    let table = LockTable::new(&place.database, &place.table);
     let info = run.info.clone().unwrap_or_else(|| program(&run));
     let mut lock = table.lock(&run.name).info(info);
     if let Some(id) = &run.id {

@@ -44,7 +44,7 @@ pub async fn serve(place: &Place, out: &Output, serve: &Serve) -> Result<ExitCod
         told.cancel();
     });
     // This connection comes back by itself after Spanner has lost its session.
-    let table = LockTable::connect(&place.database, &place.table);
+    let table = LockTable::new(&place.database, &place.table);
     let poller = Arc::new(Poller::new(table.clone(), connections_max() / 2));
     let lanes = Arc::new(Lanes::new(table, Arc::clone(&poller)));
     let polling = tokio::spawn(until_end(Arc::clone(&poller).follow(), end.clone()));

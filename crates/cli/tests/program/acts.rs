@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::{Holding, LockTable};
+use spindle::{Database, Holding, LockTable};
 
 use crate::world::{DATABASE, FOUR_COLUMNS, World, until};
 
@@ -72,7 +72,7 @@ async fn init_makes_a_table_that_works_and_says_so_when_it_was_there() {
     let admin = world.emulator.rest_endpoint();
     let init = ["init", "--table", "jobs", "--admin-endpoint", &admin];
     world.run(&init).await.ends(0).says("`jobs`: made");
-    let jobs = LockTable::connect_to(world.emulator.endpoint(), DATABASE, "jobs");
+    let jobs = LockTable::new(Database::at(world.emulator.endpoint(), DATABASE), "jobs");
     jobs.check().await.unwrap();
     world.run(&init).await.says("was there already");
 }
@@ -94,7 +94,7 @@ async fn the_statements_that_ddl_prints_make_a_table_of_the_name_that_was_asked_
     let ran = world.run(&["ddl", "--table", "jobs"]).await;
     world.emulator.create_database("projects/p/instances/i/databases/e", &ran.out).await.unwrap();
     let elsewhere = "projects/p/instances/i/databases/e";
-    let jobs = LockTable::connect_to(world.emulator.endpoint(), elsewhere, "jobs");
+    let jobs = LockTable::new(Database::at(world.emulator.endpoint(), elsewhere), "jobs");
     jobs.check().await.unwrap();
     let upgrade = world.run(&["ddl", "--upgrade", "--table", "jobs"]).await.out;
     assert!(upgrade.contains("ALTER TABLE jobs ADD COLUMN lease_ms"), "{upgrade}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use spindle::{CancellationToken, LockTable};
+use spindle::{CancellationToken, Database, LockTable};
 use tokio::time::timeout;
 
 use crate::big_table;
@@ -150,7 +150,7 @@ async fn a_writer_waits_while_anybody_reads_and_writes_then() {
     // A process does not write where it reads: each has a table of its own, as processes have.
     let process = |id| {
         let endpoint = world.emulator.endpoint();
-        let table = LockTable::connect_to(endpoint, DATABASE, "locktable");
+        let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
         table.rw_lock("jobs").id(id).lease(LEASE).build().unwrap()
     };
     let (reader, writer) = (process("node-3"), process("node-2"));

@@ -54,7 +54,7 @@ async fn works(running: &mut Running) {
 #[tokio::test]
 #[ignore = "needs Google's emulator"]
 async fn every_command_works_on_a_table_that_it_made() {
-    let (name, locks) = ("commands", LockTable::connect(database(), "commands"));
+    let (name, locks) = ("commands", LockTable::new(database(), "commands"));
     assert!(ran(name, &["init"]).await.out.contains("made, and fit"));
     assert!(ran(name, &["init"]).await.out.contains("was there already"));
     assert!(!ran(name, &["doctor"]).await.out.contains("bad "));
@@ -77,7 +77,7 @@ async fn every_command_works_on_a_table_that_it_made() {
 #[tokio::test]
 #[ignore = "needs Google's emulator"]
 async fn of_three_processes_one_leads_after_each_is_killed_stopped_or_told_to_end() {
-    let (name, locks) = ("processes", LockTable::connect(database(), "processes"));
+    let (name, locks) = ("processes", LockTable::new(database(), "processes"));
     ran(name, &["init"]).await;
     let (mut killed, _killed) = holder(name, "killed");
     led_by(&locks, "killed").await;

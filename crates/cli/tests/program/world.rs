@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use spindle::{CancellationToken, LockTable, RunHandle, Spindle, TermChange};
+use spindle::{CancellationToken, Database, LockTable, RunHandle, Spindle, TermChange};
 use spindle_emulator::engine::{Mutation, Timestamp, WriteKind};
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use spindle_protocol::{Nonce, Writer};
@@ -42,7 +42,7 @@ impl World {
     pub async fn with(ddl: &str) -> World {
         let emulator = Emulator::start().await.unwrap();
         emulator.create_database(DATABASE, ddl).await.unwrap();
-        let table = LockTable::connect_to(emulator.endpoint(), DATABASE, "locktable");
+        let table = LockTable::new(Database::at(emulator.endpoint(), DATABASE), "locktable");
         World { emulator, table }
     }
 

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle::{CancellationToken, LockTable};
+use spindle::{CancellationToken, Database, LockTable};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -41,7 +41,7 @@ pub async fn work(
     let worker = Worker {
         id: id.to_string(),
         target,
-        table: LockTable::connect_to(endpoint, DATABASE, "locktable"),
+        table: LockTable::new(Database::at(endpoint, DATABASE), "locktable"),
         counters: Arc::new(Counters::new(endpoint, id, target, &out, Arc::clone(&journal))?),
         journal: Arc::clone(&journal),
         orders: orders(),
