@@ -49,8 +49,9 @@ pub(crate) enum Kind {
     NotHeld { lock: String },
     /// The table in the database is not the one that the library needs.
     Schema(String),
-    /// The session that the client holds exists no more, and the client never makes a new one.
-    SessionLost { owner: String, cure: &'static str },
+    /// The session that the client holds exists no more, and the client never makes a new one. The
+    /// `database` is that of a connection of the library's own; a client that was given has none.
+    SessionLost { database: Option<String> },
     /// The runtime on which a connection was being made is gone, or the client panicked.
     Disconnected { database: String },
     /// Spanner refuses the caller.
@@ -71,6 +72,8 @@ pub(crate) enum Kind {
     Panicked { lock: String, message: String },
     /// The code that ran under the lock did not stop when it was told to, nor when it was aborted.
     Unstoppable { lock: String },
+    /// Nothing answers on the client that was given, and nobody can replace it.
+    DeadClient { lock: String, lasting: Duration, last: Error },
     /// The background loop ought to have run by now.
     Stalled { lock: String, overdue: Duration },
     /// The task that ran under the lock returned an error, reported no progress, or ended.
@@ -139,7 +142,8 @@ impl Error {
 
     /// Returns true if the same call may succeed later, and repeating it does no harm.
     ///
-    /// False for an unknown outcome, where repeating may do the work twice.
+    /// False for an unknown outcome, where repeating may do the work twice. False for a lost session
+    /// of a client that was given: that client never makes a new one.
     pub fn is_retryable(&self) -> bool {
         match &*self.0 {
             Kind::Failed { source, .. } => !matches!(
@@ -154,6 +158,8 @@ impl Error {
                 )
             ),
             Kind::TimedOut { .. } | Kind::NotAcquired { .. } | Kind::Disconnected { .. } => true,
+            // The next call makes a new one.
+            Kind::SessionLost { database } => database.is_some(),
             _ => false,
         }
     }
@@ -243,8 +249,10 @@ impl Error {
         matches!(*self.0, Kind::Schema(_))
     }
 
-    /// Returns true if the client's session is gone. That client will not recover by itself: make a
-    /// new one. A lock table with a connection of its own does that at its next call.
+    /// Returns true if the client's session is gone. Nothing was applied. A client that was given
+    /// does not recover by itself: restart the process, or give the path of the database instead. The
+    /// library makes a new session at the next call then, and the error
+    /// [`is_retryable`](Error::is_retryable).
     pub fn is_session_lost(&self) -> bool {
         matches!(*self.0, Kind::SessionLost { .. })
     }
@@ -263,6 +271,15 @@ impl Error {
             Kind::Denied { source, .. } | Kind::Failed { source, .. } => Some(source),
             Kind::Unknown { source, .. } => source.as_ref(),
             _ => None,
+        }
+    }
+
+    /// Returns true if a request on this client came to nothing, and a new client may be of use.
+    pub(crate) fn is_silence(&self) -> bool {
+        match *self.0 {
+            Kind::TimedOut { .. } | Kind::SessionLost { .. } => true,
+            Kind::Unknown { .. } | Kind::Failed { .. } | Kind::Denied { .. } => !self.is_answer(),
+            _ => false,
         }
     }
 

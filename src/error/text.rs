@@ -12,6 +12,9 @@ use super::term_end::TermEnd;
 const CREDENTIALS_HINT: &str = "set GOOGLE_APPLICATION_CREDENTIALS to a key file, or run `gcloud \
      auth application-default login`, or set SPANNER_EMULATOR_HOST to reach an emulator";
 
+/// The cure for a client that nobody can replace.
+const CLIENT_HINT: &str = "restart the process, or give the path of the database instead";
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
@@ -31,9 +34,15 @@ impl fmt::Display for Error {
             Kind::Disconnected { database } => {
                 write!(f, "database `{database}`: the connection was lost while it was made")
             }
-            Kind::SessionLost { owner, cure } => {
-                write!(f, "{owner}: its session is gone; {cure}")
-            }
+            Kind::SessionLost { database: Some(database) } => write!(
+                f,
+                "the connection to `{database}`: its session is gone; the next call makes a new one"
+            ),
+            Kind::SessionLost { database: None } => write!(
+                f,
+                "the client that was given: its session is gone, and it never makes a new one; \
+                 {CLIENT_HINT}"
+            ),
             Kind::Denied { doing, source } => write_refusal(f, doing, source, true),
             Kind::Failed { doing, source } => write_refusal(f, doing, source, false),
             Kind::Unknown { doing, source: Some(source) } => {
@@ -60,6 +69,11 @@ impl fmt::Display for Error {
                 f,
                 "lock `{lock}`: what ran under it blocks its thread and could not be stopped; the \
                  lease is left to run out"
+            ),
+            Kind::DeadClient { lock, lasting, last } => write!(
+                f,
+                "lock `{lock}`: the client that was given has been of no use for {lasting:?}; \
+                 {CLIENT_HINT}: {last}"
             ),
             Kind::Stalled { lock, overdue } => write!(
                 f,

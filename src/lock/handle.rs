@@ -14,7 +14,7 @@ use crate::runloop::{Command, Demand, Grant, NotGranted, RowRole, WaitMode, Wait
 use crate::settings::{LockBuilder, Settings};
 use crate::store::{Database, REQUEST_LIMIT, Table};
 use crate::system::Clock;
-use crate::term::{Health, Published, Term, TermWatch};
+use crate::term::{Health, Published, Silence, Term, TermWatch};
 use crate::token::FencingToken;
 
 /// One instance: it contends for one lock. A cheap clone is another handle to the same instance.
@@ -129,6 +129,10 @@ impl Spindle {
             Err(_) => (Clock::system(), "".into()),
         };
         let published = Arc::new(Published::new(clock, name, Arc::clone(&table.name)));
+        if let (Ok(settings), Some(client)) = (&settings, table.spanner.connection.given_client()) {
+            let silence = Silence::new(Arc::clone(client), settings.timing.lease);
+            published.health_record().depends_on(silence);
+        }
         let inbox = Mutex::new(Some(inbox));
         let demand = OnceLock::new();
         let is_ranked = settings.as_ref().is_ok_and(|settings| settings.rank.is_some());

@@ -365,8 +365,8 @@ mod tests {
     #[test]
     fn a_failure_that_an_answer_told_is_no_timeout() {
         assert_eq!(code(&Error::timed_out("read", Duration::from_secs(1))), "timeout");
-        let (owner, schema) = ("it".to_string(), "no table".to_string());
-        for kind in [Kind::Schema(schema), Kind::SessionLost { owner, cure: "" }] {
+        let schema = "no table".to_string();
+        for kind in [Kind::Schema(schema), Kind::SessionLost { database: None }] {
             assert_eq!(code(&Error::new(kind)), "other");
         }
     }

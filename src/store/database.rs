@@ -34,6 +34,8 @@ use super::connection::Connection;
 /// Examples are credentials of its own, or a database role. The locks share its channels and its
 /// session with the service, and it dies with the runtime that made it. The library can't replace
 /// it. If its session is lost, or its connections are dead, only a restart of the process helps.
+/// Once nothing has answered on it for ten leases, and two minutes at least,
+/// [`is_alive`](crate::health::Health::is_alive) is false, so that a liveness probe does that.
 #[derive(Clone, Debug)]
 pub struct Database(Origin);
 

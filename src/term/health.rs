@@ -11,10 +11,10 @@ use crate::token::FencingToken;
 /// | --- | --- | --- |
 /// | startup | [`is_started`](Health::is_started) | Spanner has answered once, so the set-up works |
 /// | readiness | [`is_ready`](Health::is_ready) | nothing stands in the way of the instance's duty |
-/// | liveness | [`is_alive`](Health::is_alive) | its loop runs; only where it doesn't, a restart helps |
+/// | liveness | [`is_alive`](Health::is_alive) | its loop runs, and its client isn't dead; otherwise only a restart helps |
 ///
 /// Don't make readiness the liveness probe: a process that can't reach Spanner gains nothing from a
-/// restart.
+/// restart. A client that was given is the exception, and liveness knows it.
 ///
 /// ```
 /// use spindle::Spindle;
@@ -39,8 +39,8 @@ pub struct Health {
     pub role: Role,
     /// True once Spanner has answered since the lock was first wanted.
     pub answered: bool,
-    /// The obstacle in its way: a loop that doesn't run, or else the failure that has lasted
-    /// longest. A single missed request comes after those that have failed more often.
+    /// The obstacle in its way: a loop that doesn't run, a client that is dead, or else the failure
+    /// that has lasted longest. A single missed request comes after those that have failed more often.
     pub trouble: Option<Trouble>,
 }
 
@@ -70,6 +70,9 @@ pub enum Failing {
     Writes,
     /// The loop: its runtime is blocked or gone, it panicked, or the settings can't work.
     Loop,
+    /// The client that was given: nothing has answered on it for ten leases, two minutes at least.
+    /// The library can't replace it.
+    Client,
     /// The task of [`lead`](crate::Spindle::lead): it returned an error, reported no progress, or
     /// still blocks its thread after it was told to stop. Or it ended the `lead` by itself.
     Task,
@@ -106,7 +109,8 @@ impl Health {
     ///   true again once another instance holds, or once a task here has run for as long as the
     ///   longest pause;
     /// - after a `lead` that ended by itself, until something wants the lock again;
-    /// - while the loop is overdue or gone, and after its end.
+    /// - while the loop is overdue or gone, and after its end;
+    /// - while the client that was given is dead.
     ///
     /// An instance that nobody wants is ready otherwise.
     pub fn is_ready(&self) -> bool {
@@ -124,13 +128,20 @@ impl Health {
         self.answered || self.role == Role::Idle
     }
 
-    /// Tells a liveness probe that the loop runs.
+    /// Tells a liveness probe that no restart is needed: the loop runs, and requests may be answered.
     ///
     /// It is false if the loop is overdue by more than a lease (1 s at least, 10 s at most). Then
     /// something blocks its runtime, or nothing drives it. It is false as well if the loop is gone
     /// although nobody told it to end, or can't begin.
+    ///
+    /// It is false, too, once a client that was [given](crate::Database) is dead: nobody's request
+    /// on it was answered for ten leases, and two minutes at least. Each process adds up to a fifth,
+    /// so that not all restart at once. An answer makes it true again. With the path of a database
+    /// it stays true, whatever Spanner does: the library connects anew.
     pub fn is_alive(&self) -> bool {
-        self.trouble.as_ref().is_none_or(|trouble| trouble.what != Failing::Loop)
+        let needs_restart =
+            |trouble: &Trouble| matches!(trouble.what, Failing::Loop | Failing::Client);
+        !self.trouble.as_ref().is_some_and(needs_restart)
     }
 }
 

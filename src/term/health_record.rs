@@ -5,6 +5,7 @@ use std::time::Duration;
 use spindle_protocol::Moment;
 
 use super::health::{Failing, Health, Role, Trouble, is_harmless};
+use super::silence::{DeadClient, Silence};
 use crate::error::{Error, Kind};
 use crate::system::Clock;
 use crate::token::FencingToken;
@@ -22,6 +23,8 @@ pub(crate) struct HealthRecord {
     reads: Option<Failure>,
     writes: Option<Failure>,
     task: Option<Failure>,
+    /// What a client that was given leaves without an answer; none on connections of the library's own.
+    silence: Option<Silence>,
     wanted: bool,
     /// How many calls of `lead` are under way.
     leads: usize,
@@ -60,6 +63,8 @@ pub(crate) enum FailureLine {
     },
     /// It was said within the last minute.
     Enough,
+    /// The client that was given is dead, as nobody has said yet.
+    DeadClient,
 }
 
 /// A failure that is over.
@@ -77,12 +82,18 @@ impl HealthRecord {
             reads: None,
             writes: None,
             task: None,
+            silence: None,
             wanted: false,
             leads: 0,
             led: None,
             due: None,
             ended: None,
         }
+    }
+
+    /// Notes that its requests go over a client that was given.
+    pub(crate) fn depends_on(&mut self, silence: Silence) {
+        self.silence = Some(silence);
     }
 
     /// Notes that the loop was started, and ought to run before long.
@@ -142,11 +153,21 @@ impl HealthRecord {
 
     pub(crate) fn failed(&mut self, what: Failing, error: &Error) -> FailureLine {
         let now = self.clock.now();
-        self.slot(what).map_or(FailureLine::Enough, |slot| Failure::again(slot, now, error))
+        let line =
+            self.slot(what).map_or(FailureLine::Enough, |slot| Failure::again(slot, now, error));
+        let is_request = matches!(what, Failing::Reads | Failing::Writes);
+        let silence = self.silence.as_mut().filter(|_| is_request);
+        match silence.is_some_and(|silence| silence.failed(now, error)) {
+            true => FailureLine::DeadClient,
+            false => line,
+        }
     }
 
     pub(crate) fn succeeded(&mut self, what: Failing) -> Option<Recovered> {
         self.answered = true;
+        if let Some(silence) = &mut self.silence {
+            silence.answered();
+        }
         let now = self.clock.now();
         let failure = self.slot(what)?.take()?;
         Some(Recovered { count: failure.count, lasted: now.since(failure.since) })
@@ -174,7 +195,7 @@ impl HealthRecord {
             None => Role::Idle,
         };
         let trouble = self.stalled(lock).or_else(|| match role {
-            Role::StandsBy | Role::Holds(_) => self.failing(),
+            Role::StandsBy | Role::Holds(_) => self.dead_client(lock).or_else(|| self.failing()),
             Role::Idle => {
                 let (since, error) = self.led.clone()?;
                 let lasting = self.clock.now().since(since);
@@ -208,6 +229,13 @@ impl HealthRecord {
         Some(Trouble { what: Failing::Loop, lasting, count: 1, error: Error::new(kind) })
     }
 
+    fn dead_client(&self, lock: &str) -> Option<Trouble> {
+        let dead = self.silence.as_ref()?.dead_client(self.clock.now())?;
+        let DeadClient { lasting, count, error: last } = dead;
+        let error = Error::new(Kind::DeadClient { lock: lock.to_string(), lasting, last });
+        Some(Trouble { what: Failing::Client, lasting, count, error })
+    }
+
     /// Returns what fails now.
     fn failures(&self, now: Moment) -> impl Iterator<Item = (Failing, &Failure)> {
         let kinds = [
@@ -227,6 +255,8 @@ impl HealthRecord {
             Failing::Task => Some(&mut self.task),
             // Nobody is there to note it; it shows by what is overdue.
             Failing::Loop => None,
+            // It shows by the failures of requests.
+            Failing::Client => None,
         }
     }
 }

@@ -157,6 +157,15 @@ impl Log {
             FailureLine::StillFails { count, lasting } => {
                 tracing::warn!(lock, id, token, act, count, ?lasting, %error, "requests still fail");
             }
+            FailureLine::DeadClient => tracing::error!(
+                lock,
+                id,
+                token,
+                act,
+                %error,
+                "the client that was given is dead: restart the process, or give the path of the \
+                 database instead"
+            ),
             FailureLine::Enough => {
                 tracing::debug!(lock, id, token, act, %error, "request failed again")
             }

@@ -4,6 +4,7 @@ mod health;
 mod health_record;
 mod log;
 mod published;
+mod silence;
 mod succession;
 mod validity;
 mod watch;
@@ -26,6 +27,7 @@ pub use health::{Failing, Health, Role, Trouble};
 pub(crate) use health_record::{Failure, FailureLine};
 pub(crate) use log::{Log, say};
 pub(crate) use published::Published;
+pub(crate) use silence::{GivenClient, Silence};
 pub(crate) use succession::succession;
 pub use watch::{TermChange, TermWatch};
 

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use spindle::health::{Failing, Role};
-use spindle::{CancellationToken, Term};
+use spindle::{CancellationToken, LockTable, Term};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
+use tracing::Level;
 
 use crate::log::Log;
-use crate::world::{LEASE, World, until};
+use crate::world::{Contender, LEASE, LOCK, World, lock_of, until};
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_ready_before_spanner_has_answered_once() {
@@ -25,6 +26,62 @@ async fn nothing_is_ready_before_spanner_has_answered_once() {
     a.holds().await;
     let health = a.lock.health();
     assert!(health.is_ready() && health.is_started() && health.is_alive(), "{health:?}");
+}
+
+/// Ten leases are less than the two minutes, to which each process adds up to a fifth.
+#[tokio::test(start_paused = true)]
+async fn silence_calls_for_a_restart_on_a_client_that_was_given_and_on_no_other() {
+    let (log, _capturing) = Log::capture();
+    let world = World::start().await;
+    let table = LockTable::new(world.client().await, "locktable");
+    let holder = Contender::run(lock_of(&table, LOCK));
+    holder.holds().await;
+    let standby = Contender::run(lock_of(&table, LOCK));
+    let own = [Contender::run(world.lock("b")), Contender::run(lock_of(&world.table(), "other"))];
+    own[1].holds().await;
+
+    let silence = world.spanner.inject(Fault::any().effect(Effect::Stall));
+    let (began, two_minutes) = (Instant::now(), Duration::from_secs(120));
+    let mut dead_after = None;
+    while began.elapsed() < two_minutes * 5 {
+        let given = [&holder, &standby].map(|one| one.lock.health());
+        if given.iter().any(|health| !health.is_alive()) {
+            dead_after.get_or_insert_with(|| began.elapsed());
+        }
+        assert!(own.iter().all(|one| one.lock.health().is_alive()), "it connects anew");
+        sleep(Duration::from_millis(500)).await;
+    }
+    let dead_after = dead_after.expect("it says so");
+    assert!(dead_after >= two_minutes && dead_after < two_minutes * 13 / 10, "{dead_after:?}");
+    for health in [holder.lock.health(), standby.lock.health()] {
+        assert!(!health.is_alive() && !health.is_ready(), "{health:?}");
+        let trouble = health.trouble.unwrap();
+        assert_eq!(trouble.what, Failing::Client);
+        let text = trouble.error.to_string();
+        assert!(text.contains("lock `job`") && text.contains("restart the process"), "{text}");
+    }
+    let said = log.the("the client that was given is dead: restart the process");
+    assert!(said.level == Level::ERROR && said.says("lock=job"), "{said:?}");
+
+    silence.remove();
+    until("both have answers", || {
+        [&holder, &standby].iter().all(|one| one.lock.health().is_alive()).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_with_answers_for_anybody_is_not_dead() {
+    let world = World::start().await;
+    let table = LockTable::new(world.client().await, "locktable");
+    let (a, b) = (Contender::run(lock_of(&table, LOCK)), Contender::run(lock_of(&table, "other")));
+    let _held = (a.holds().await, b.holds().await);
+    world.spanner.inject(Fault::any().key(LOCK).effect(Effect::Stall));
+    for _ in 0..600 {
+        assert!(a.lock.health().is_alive() && b.lock.health().is_alive(), "{:?}", a.lock.health());
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert!(!a.lock.health().is_ready() && b.lock.has_lock().is_some());
 }
 
 #[tokio::test(start_paused = true)]

@@ -86,6 +86,7 @@ async fn a_connection_of_ones_own_survives_the_loss_of_its_session() {
     assert!(operator.inspect(LOCK).await.unwrap_err().is_retryable());
     let lost = operator.inspect(LOCK).await.unwrap_err();
     assert!(lost.is_session_lost() && lost.to_string().contains("the next call"), "{lost}");
+    assert!(lost.is_retryable(), "{lost}");
     operator.inspect(LOCK).await.unwrap();
     sleep(LEASE * 5).await;
     assert_eq!(a.lock.has_lock(), token, "a new session is made within the lease");
@@ -119,7 +120,7 @@ async fn the_loss_of_a_session_is_no_reason_to_send_one_request_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_was_given_stays_without_session_and_health_says_so() {
+async fn a_client_that_was_given_stays_without_session_and_health_calls_for_a_restart() {
     let world = World::start().await;
     let table = spindle::LockTable::new(world.client().await, "locktable");
     let a = Contender::run(lock_of(&table, LOCK));
@@ -130,6 +131,10 @@ async fn a_client_that_was_given_stays_without_session_and_health_says_so() {
     })
     .await;
     assert!(error.to_string().contains("session"), "{error}");
-    assert!(table.check().await.unwrap_err().is_session_lost());
+    let lost = table.check().await.unwrap_err();
+    assert!(lost.is_session_lost() && !lost.is_retryable(), "{lost}");
     a.holds_no_more().await;
+    let is_dead = || (!a.lock.health().is_alive()).then(|| a.lock.health().trouble);
+    let trouble = until("it is dead", is_dead).await.unwrap();
+    assert!(trouble.error.to_string().contains("its session is gone"), "{}", trouble.error);
 }

@@ -113,7 +113,7 @@ impl From<spindle::Error> for Failure {
         }
         match error.spanner() {
             Some(source) if !is_late(source) => refused(text, source),
-            None if !error.is_retryable() => unreachable(text, false),
+            None if error.is_session_lost() || !error.is_retryable() => unreachable(text, false),
             // Every command has connected before it asks.
             _ => Failure::new(Code::Unreachable, text).cure(SLOW),
         }

@@ -9,6 +9,7 @@ mod target;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use google_cloud_gax::error::rpc::Code;
 use google_cloud_spanner::client::DatabaseClient;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
@@ -16,6 +17,7 @@ use tokio::time::{Instant, timeout};
 use crate::batch::{Budget, Repeats};
 use crate::error::{Error, Kind, Result};
 use crate::system::runtime;
+use crate::term::GivenClient;
 use runtime_client::{RuntimeClient, State};
 use target::Target;
 
@@ -33,7 +35,7 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 enum Origin {
     /// The caller's client: shared with its service, and never replaced.
-    Given(Box<DatabaseClient>),
+    Given { client: Box<DatabaseClient>, answers: Arc<GivenClient> },
     /// Clients made here, one for each runtime that asks.
     Own(Own),
 }
@@ -58,7 +60,8 @@ pub(crate) struct TimedClient {
 
 impl Connection {
     pub(crate) fn given(client: DatabaseClient) -> Connection {
-        Connection::of(Origin::Given(Box::new(client)), Arc::new(Budget::new()))
+        let (client, answers) = (Box::new(client), Arc::default());
+        Connection::of(Origin::Given { client, answers }, Arc::new(Budget::new()))
     }
 
     pub(crate) fn own(database: String, endpoint: Option<String>) -> Connection {
@@ -83,15 +86,23 @@ impl Connection {
     /// budget; none from a given client, whose channels live on the caller's runtime.
     pub(crate) fn another(&self) -> Option<Connection> {
         match &*self.origin {
-            Origin::Given(_) => None,
+            Origin::Given { .. } => None,
             Origin::Own(own) => Some(Connection::to(own.target.clone(), Arc::clone(&self.budget))),
+        }
+    }
+
+    /// Returns what is known of the answers of a given client, which can't be replaced.
+    pub(crate) fn given_client(&self) -> Option<&Arc<GivenClient>> {
+        match &*self.origin {
+            Origin::Given { answers, .. } => Some(answers),
+            Origin::Own(_) => None,
         }
     }
 
     /// Refuses a database name or an endpoint that can't work.
     pub(crate) fn check(&self) -> Result<()> {
         match &*self.origin {
-            Origin::Given(_) => Ok(()),
+            Origin::Given { .. } => Ok(()),
             Origin::Own(own) => own.target.as_ref().map(drop).map_err(Error::clone),
         }
     }
@@ -103,7 +114,7 @@ impl Connection {
         let runtime = runtime("spanner")?;
         let deadline = Instant::now() + limit;
         let own = match &*self.origin {
-            Origin::Given(client) => {
+            Origin::Given { client, .. } => {
                 let client = DatabaseClient::clone(client);
                 return Ok(TimedClient { client, limit, deadline, origin: None });
             }
@@ -127,10 +138,12 @@ impl Connection {
 
     /// Takes note of how a request ended, and drops a client that is of no use any more.
     pub(crate) fn ended(&self, timed: &TimedClient, error: Option<&Error>) {
-        if let (Origin::Own(own), Some(client)) = (&*self.origin, &timed.origin)
-            && client.is_dead_after(error)
-        {
-            own.discard(client);
+        match (&*self.origin, &timed.origin) {
+            (Origin::Own(own), Some(client)) if client.is_dead_after(error) => own.discard(client),
+            (Origin::Given { answers, .. }, _) if error.is_none_or(shows_a_session) => {
+                answers.answered();
+            }
+            _ => {}
         }
     }
 
@@ -138,23 +151,20 @@ impl Connection {
     ///
     /// Says how to go on where there is none to be made.
     pub(crate) fn session_lost(&self, lost: &TimedClient) -> Error {
-        let (owner, cure) = match (&*self.origin, &lost.origin) {
+        let database = match (&*self.origin, &lost.origin) {
             (Origin::Own(own), Some(client)) => {
                 own.discard(client);
-                let owner = match &own.target {
-                    Ok(target) => format!("the connection to `{}`", target.database),
-                    Err(_) => "the connection".to_string(),
-                };
-                (owner, "the next call makes a new one")
+                own.target.as_ref().ok().map(|target| target.database.clone())
             }
-            _ => {
-                let cure = "a client never makes a new one, a lock table with a connection of its own \
-                            does";
-                ("the client that was given".to_string(), cure)
-            }
+            _ => None,
         };
-        Error::new(Kind::SessionLost { owner, cure })
+        Error::new(Kind::SessionLost { database })
     }
+}
+
+/// Returns true for an answer of a session that is there. A lost one is NOT_FOUND, too.
+fn shows_a_session(error: &Error) -> bool {
+    error.is_answer() && error.code() != Some(Code::NotFound)
 }
 
 impl Own {
