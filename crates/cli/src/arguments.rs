@@ -26,30 +26,47 @@ Exit codes:
   0    The command did what it says
   1    The answer is no: no row has this name, nobody holds the lock, or `doctor` found something
   2    The command line can't work
-  3    Spanner can't be reached, or refuses the credentials
-  4    The database or the table is missing, or is not as it should be
+  3    Spanner can't be reached, or takes none of these credentials: `serve` and `agent` wait instead
+  4    The table or a column is missing, or is not as it should be
   5    No answer came, so nobody knows whether the change was made; look before you repeat it
   6    Nobody confirmed the change, so nothing was done
+  7    There is no such database or instance
+  8    The credentials lack a permission
   `spindle run` has codes of its own: see `spindle run --help`
 
 `spindle demo` needs no database: it starts one, and shows everything else on it.";
 
 const RUN_HELP: &str = "\
 The command's environment has SPINDLE_TOKEN, the fencing token, and SPINDLE_LOCK, the lock's name.
-It runs in a process group of its own, and gets the signals that `spindle` gets. Once the lock is
-lost, the group gets SIGTERM at once and SIGKILL shortly before the lease ends.
+It runs in a process group of its own. Once the lock is lost, the group gets SIGTERM at once and SIGKILL
+shortly before the lease ends. If Spanner or the credentials aren't there yet, `spindle` waits for
+them as for the lock: for --wait, with --once for the start limit, not at all with --try.
 
 A background process that the command leaves behind lives on after the lock is released: then another
 node may run the same. End it in the command, or pass --end-group. What moves to a process group or
 session of its own (`setsid`, a daemon) is out of reach of both.
 
-A signal before the command is started ends `spindle` with 128 + N. Before it exits, it resolves an
-attempt that is under way and releases the lock, within 5 s. Signals that are ignored at the start,
-as under `nohup`, stay ignored by both.
+Signals to `spindle`, once the command runs:
+  HUP, INT, QUIT, TERM, USR1, USR2     The group gets it, and the lock is released once the command
+  ABRT, ALRM, IO, PROF, PWR, STKFLT,   has ended. The same holds for every other signal that ends a
+  SYS, TRAP, VTALRM, XCPU, XFSZ        program by default, but for those below
+  RTMIN to RTMAX                       The same, and the group gets TERM instead
+  KILL, and faults of its own (SEGV,   End `spindle`. On Linux the kernel kills the command, too. The
+  BUS, ILL, FPE)                       lock is not released, and its lease runs out
+  STOP                                 Suspends `spindle` alone: see below
 
-If `spindle` itself is killed (SIGKILL) or suspended (SIGSTOP), the command goes on, while another
-node may take the lock. Only the token stops its writes then: send it along with every write, and
-have whoever stores the data refuse a token smaller than the greatest it has seen.
+A signal before the command is started ends `spindle` with 128 + N, but for USR1 and USR2. Before it
+exits, it resolves an attempt that is under way and releases the lock, within 5 s. Signals that are
+ignored at the start, as under `nohup`, stay ignored by both.
+
+If `spindle` is killed, the kernel kills the command's own process alone. What the command has started
+goes on, and so does a command that changes its user (`sudo`, `su`): let a script `exec` its last
+program. If `spindle` is suspended (SIGSTOP), all of the command goes on. Another node may take the
+lock then, and only the token stops the writes: send it along with every write, and have whoever
+stores the data refuse a token smaller than the greatest it has seen.
+
+Under systemd say `KillMode=mixed`: by default systemd sends SIGTERM to the command as well, which
+then gets it twice. As pid 1 of a container, `spindle` reaps the orphans that come to it.
 
 Ctrl-Z suspends the command and not `spindle`, which goes on holding the lock: nobody else gets it
 until the command has ended. `kill -CONT -- -$PID`, with the command's process id and from another
@@ -58,9 +75,11 @@ terminal, resumes it.
 Exit codes:
   N        The command's own, if it ended by itself; 128 + N if signal N killed it
   75       The lock was not to be had: --try found it held, --wait is over, or with --once it came
-           after the start limit; the command was not started
+           after the start limit; the command was not started. The same if Spanner can't be reached
+           for so long
   124      The lock was lost, or --once ran out of time, so the command was stopped
-  125      `spindle` failed before the command was started
+  125      `spindle` failed before the command was started: at once for a missing table, column,
+           database or instance, for a missing permission, and for --try without Spanner
   126      The command can't be started
   127      There is no such command
   0        With --once, also if another node runs the job or ran it lately";
@@ -68,7 +87,11 @@ Exit codes:
 const SERVE_HELP: &str = "\
   /         The page: who holds what now, and each lock's terms of up to an hour
   /metrics  For Prometheus, one series for each lock
-  /healthz  200 if the last poll of the table succeeded, at most 10 s ago, otherwise 503
+  /healthz  200 if the last poll of the table succeeded, at most 10 s ago, otherwise 503 and why not
+
+It may be started before Spanner, the credentials or the metadata server are there: it tries again at
+least each second, and says once a minute what it waits for. It ends at once with 4, 7 or 8, as
+`spindle --help` lists them, for what no wait cures.
 
 It only reads: at most one poll of the table a second while somebody watches or scrapes, and at most
 ten old versions of rows a second for the terms of the locks on somebody's screen. There is no
@@ -83,6 +106,11 @@ const AGENT_HELP: &str = "\
   DELETE /v1/claims/CLAIM            Let go: the lock is released at once
   GET /v1/leader?lock=NAME           Tell who leads
   GET /healthz, /readyz, /metrics    Health, readiness, metrics for Prometheus
+
+It may be started before Spanner, the credentials or the metadata server are there: it tries again at
+least each second, and says once a minute what it waits for. Until then /readyz answers 503 with the
+reason, and so do the requests for locks. It ends at once with 4, 7 or 8, as `spindle --help` lists
+them, for what no wait cures: a missing table, column, database or instance, or a missing permission.
 
 A client that is gone, or silent, may still work: its lock is not released, and its lease runs out.
 docs/agent.md has programs in Go, Java, Node and Python.";
@@ -203,6 +231,13 @@ pub enum Command {
         /// Write `spindle.1`, `spindle-ls.1` and so on into this directory, and make it if need be.
         #[arg(long, value_name = "DIRECTORY")]
         into: Option<PathBuf>,
+    },
+    /// Become the command of a `run`, which dies with the process that started it.
+    #[command(hide = true)]
+    Become {
+        parent: i32,
+        #[arg(last = true, required = true)]
+        command: Vec<std::ffi::OsString>,
     },
     /// Contend for the locks of the demonstration.
     #[command(hide = true)]

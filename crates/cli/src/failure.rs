@@ -21,6 +21,8 @@ pub enum Code {
     Missing = 4,
     Unknown = 5,
     Unconfirmed = 6,
+    NoDatabase = 7,
+    Denied = 8,
     NotAcquired = 75,
     Stopped = 124,
     NotStarted = 125,
@@ -41,6 +43,17 @@ impl Failure {
     pub fn with_code(mut self, code: Code) -> Failure {
         self.code = code;
         self
+    }
+
+    /// Returns true if a wait may cure it: Spanner, the credentials or the metadata server aren't there
+    /// yet, or are overloaded.
+    pub fn passes(&self) -> bool {
+        self.code == Code::Unreachable
+    }
+
+    /// Returns what went wrong, without the cure.
+    pub fn message(&self) -> &str {
+        &self.message
     }
 
     pub fn code(&self) -> Code {
@@ -130,7 +143,9 @@ fn is_late(error: &spindle::google_cloud_spanner::Error) -> bool {
 pub fn refused(text: String, error: &spindle::google_cloud_spanner::Error) -> Failure {
     use google_cloud_gax::error::rpc::Code as Status;
     let cure = match error.status().map(|status| status.code) {
-        Some(Status::PermissionDenied) => ROLE,
+        Some(Status::PermissionDenied) => {
+            return Failure::new(Code::Denied, text).cure(ROLE);
+        }
         Some(Status::Unauthenticated) => CREDENTIALS,
         _ if spindle::is_answer(error) => ANSWERED,
         _ => return unreachable(text, error.is_authentication()),

@@ -17,6 +17,7 @@ mod readers;
 mod record;
 mod serve;
 mod signals;
+mod start;
 
 use std::process::ExitCode;
 

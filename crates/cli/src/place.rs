@@ -1,5 +1,6 @@
 //! The database and the table that a command works on.
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use spindle::google_cloud_spanner::channel_pool::StaticChannelPoolConfig;
@@ -40,6 +41,13 @@ impl Place {
         Ok(Place { database, table: common.table.clone(), client, locks, spanner })
     }
 
+    /// Connects, and reads a row: only then is the table known to be there, and to be readable.
+    pub async fn answering(common: &Common) -> Result<Place> {
+        let place = Place::reach(common).await?;
+        place.locks.list().page_rows(1).next().await?;
+        Ok(place)
+    }
+
     /// Reads the rows whose names begin so, in pages of so many rows.
     pub async fn rows(&self, prefix: &str, page_rows: u32) -> Result<Vec<LockState>> {
         let mut listing = self.locks.list().prefix(prefix).page_rows(page_rows);
@@ -77,7 +85,16 @@ impl Place {
 async fn connect(database: &str) -> Result<(Spanner, DatabaseClient)> {
     let builder = Spanner::builder().with_channel_pool(StaticChannelPoolConfig::new(1));
     let spanner = builder.build().await.map_err(|error| {
-        unreachable(format!("spanner: {error}"), error.is_default_credentials())
+        let (mut text, mut cause) = (format!("spanner: {error}"), error.source());
+        while let Some(error) = cause {
+            let more = error.to_string();
+            // Some errors repeat their causes.
+            if !text.contains(&more) {
+                text = format!("{text}: {more}");
+            }
+            cause = error.source();
+        }
+        unreachable(text, error.is_default_credentials())
     })?;
     let mut options = google_cloud_gax::options::RequestOptions::default();
     options.set_retry_policy(google_cloud_gax::retry_policy::NeverRetry);
@@ -90,8 +107,9 @@ async fn connect(database: &str) -> Result<(Spanner, DatabaseClient)> {
 fn not_connected(database: &str, error: &spindle::google_cloud_spanner::Error) -> Failure {
     use google_cloud_gax::error::rpc::Code as Status;
     let text = format!("database `{database}`: {}", spindle::told_by_client(error));
-    if error.status().is_some_and(|status| status.code == Status::NotFound) {
-        return Failure::new(Code::Missing, text).cure(
+    let is_wrong = |code| matches!(code, Status::NotFound | Status::InvalidArgument);
+    if error.status().is_some_and(|status| is_wrong(status.code)) {
+        return Failure::new(Code::NoDatabase, text).cure(
             "see that the name is right (`gcloud spanner databases list --instance=INSTANCE`), or \
              create it with `gcloud spanner databases create`",
         );
@@ -99,7 +117,8 @@ fn not_connected(database: &str, error: &spindle::google_cloud_spanner::Error) -
     refused(text, error)
 }
 
-fn database(common: &Common) -> Result<String> {
+/// Returns the database's name, if one is named as it should be.
+pub fn database(common: &Common) -> Result<String> {
     let Some(database) = common.database.as_ref().filter(|name| !name.is_empty()) else {
         return Err(Failure::new(Code::Usage, "no database is named").cure(
             "pass --database projects/PROJECT/instances/INSTANCE/databases/DATABASE or set \

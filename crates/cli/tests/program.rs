@@ -35,9 +35,13 @@ mod on_google;
 mod page;
 #[path = "program/reads.rs"]
 mod reads;
+#[path = "program/run_ends.rs"]
+mod run_ends;
 #[path = "program/runs.rs"]
 mod runs;
 #[path = "program/serve.rs"]
 mod serve;
+#[path = "program/start.rs"]
+mod start;
 #[path = "program/terminal.rs"]
 mod terminal;

@@ -9,16 +9,14 @@ use crate::failure::{Failure, Result};
 pub struct Elector(Spindle);
 
 impl Elector {
-    /// Contends under the id by which the service knows itself, such as its pod's name.
-    pub fn start(
-        table: &LockTable,
-        name: &str,
-        id: &str,
-        end: CancellationToken,
-    ) -> Result<(Elector, RunHandle)> {
-        let lock = table.lock(name).id(id).build().map_err(Failure::from)?;
-        let running = lock.run(end);
-        Ok((Elector(lock), running))
+    /// Is to contend under the id by which the service knows itself, such as its pod's name.
+    pub fn new(table: &LockTable, name: &str, id: &str) -> Result<Elector> {
+        Ok(Elector(table.lock(name).id(id).build().map_err(Failure::from)?))
+    }
+
+    /// Contends until the end.
+    pub fn run(&self, end: CancellationToken) -> RunHandle {
+        self.0.run(end)
     }
 
     /// Returns the id of whoever leads, as far as is known; empty if nobody does.

@@ -19,20 +19,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::stat::{Mode, umask};
-use spindle::{CancellationToken, LockTable};
+use spindle::{CancellationToken, LockTable, RunHandle};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use crate::arguments::Agent;
+use crate::arguments::{Agent, Common};
 use crate::failure::{Code, Failure, Result};
 use crate::log;
 use crate::output::Output;
-use crate::place::Place;
+use crate::place::database;
 use crate::serve::allowed_hosts::AllowedHosts;
 use crate::serve::connections::{Limits, Listener, answer, connections_max};
 use crate::serve::listen;
 use crate::signals::Signals;
+use crate::start::{Start, Waited};
 use admission::Admission;
 use claims::Claims;
 use elector::Elector;
@@ -52,28 +53,26 @@ const LIMITS: Limits = Limits {
     keep_alive: false,
 };
 
-pub async fn agent(place: &Place, out: &Output, agent: &Agent) -> Result<ExitCode> {
+pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitCode> {
     log::begin();
-    // An error at the start ends the program; a later one is shown.
-    place.locks.list().page_rows(1).next().await?;
+    let database = database(common)?;
     let admission = Admission::read(agent.token_file.as_deref())?;
     let (listener, address) = own_listener(agent).await?;
     // This connection comes back by itself after Spanner has lost its session.
-    let table = LockTable::new(&place.database, &place.table);
+    let table = LockTable::new(&database, &common.table);
+    let start = Arc::new(Start::new());
     let claims = Arc::new(Claims::new(table.clone(), agent.locks_max));
-    let probes = Arc::new(Probes::new(Arc::clone(&claims), agent.metrics_locks));
+    let probes = Probes::new(Arc::clone(&claims), Arc::clone(&start), agent.metrics_locks);
+    let probes = Arc::new(probes);
     let (mut signals, end) = (Signals::listen()?, CancellationToken::new());
-    let (elector, electing) = match &agent.elector {
-        None => (None, None),
-        Some(name) => {
-            let id = agent.id.clone().map_or_else(host_name, Ok)?;
-            let (elector, electing) = Elector::start(&table, name, &id, end.clone())?;
-            (Some(Arc::new(elector)), Some(electing))
-        }
+    let elector = elector(agent, &table)?;
+    let shared = Shared {
+        claims: Arc::clone(&claims),
+        start: Arc::clone(&start),
+        probes: Arc::clone(&probes),
+        elector: elector.clone(),
+        waiting: Arc::new(Semaphore::new(connections_max() / 4 * 3)),
     };
-    let waiting = Arc::new(Semaphore::new(connections_max() / 4 * 3));
-    let (held, asked) = (Arc::clone(&claims), Arc::clone(&probes));
-    let shared = Shared { claims: held, probes: asked, elector, waiting };
     let allowed = AllowedHosts::new(&agent.allow_host);
     let mut addresses = String::new();
     let probed = match agent.probes {
@@ -88,39 +87,74 @@ pub async fn agent(place: &Place, out: &Output, agent: &Agent) -> Result<ExitCod
         }
     };
     let routes = routes::routes(shared, allowed, admission);
-    out.text(&format!("{addresses}Listens on {address} until Ctrl-C.\n"))?;
+    let said = format!("{addresses}Listens on {address} until Ctrl-C.\n");
+    let starting = async {
+        // An error that no wait cures ends the program at the start; a later one is shown.
+        let first = start.attempt(common).await?;
+        out.text(&said)?;
+        start.wait(common, first, Duration::MAX).await
+    };
     let ending = async {
-        signals.end().await;
-        claims.end();
-        let let_go = tokio::select! {
-            () = claims.none_left() => true,
-            () = sleep(agent.grace) => false,
-            // It is told twice by whoever waits no longer.
-            _ = signals.end() => false,
-        };
-        if !let_go {
-            let left = claims.all().len();
-            log::complain(&format!("{left} locks were not let go of; their leases run out"));
-        }
-        claims.over.cancel();
-        // A run of a job may go on for hours: it is kept by its row.
-        let _ = timeout(LAPSE_MAX, claims.none_left()).await;
+        let electing = works(starting, elector.as_deref(), &end, &mut signals).await;
+        let_go(&claims, agent.grace, &mut signals).await;
         if let Some(socket) = &agent.socket {
             // While this program listens, the path is no other's. If it is gone already, nobody minds.
             let _ = std::fs::remove_file(socket);
         }
         end.cancel();
+        electing
     };
-    tokio::join!(answer(listener, routes, LIMITS, &end, || ()), ending);
+    let ((), electing) = tokio::join!(answer(listener, routes, LIMITS, &end, || ()), ending);
     if let Some(probed) = probed {
         probed.await.map_err(|error| Failure::new(Code::No, format!("a task failed: {error}")))?;
     }
-    if let Some(electing) = electing
+    if let Some(electing) = electing?
         && timeout(RELEASE_MAX, electing).await.is_err()
     {
         log::complain("the elector's lock may not be released; then its lease runs out");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prepares to contend for the agent's own lock, if it is to have one.
+fn elector(agent: &Agent, table: &LockTable) -> Result<Option<Arc<Elector>>> {
+    let Some(name) = &agent.elector else { return Ok(None) };
+    let id = agent.id.clone().map_or_else(host_name, Ok)?;
+    Ok(Some(Arc::new(Elector::new(table, name, &id)?)))
+}
+
+/// Works until a signal asks for the end, or until it turns out at the start that it never can. The elector contends from when the table was read, and is given back.
+async fn works(
+    starting: impl Future<Output = Result<Waited>>,
+    elector: Option<&Elector>,
+    end: &CancellationToken,
+    signals: &mut Signals,
+) -> Result<Option<RunHandle>> {
+    tokio::select! {
+        started = starting => drop(started?),
+        _ = signals.end() => return Ok(None),
+    }
+    let electing = elector.map(|elector| elector.run(end.clone()));
+    signals.end().await;
+    Ok(electing)
+}
+
+/// Tells all clients to let go, and gives up what they have not let go of in time.
+async fn let_go(claims: &Claims, grace: Duration, signals: &mut Signals) {
+    claims.end();
+    let let_go = tokio::select! {
+        () = claims.none_left() => true,
+        () = sleep(grace) => false,
+        // It is told twice by whoever waits no longer.
+        _ = signals.end() => false,
+    };
+    if !let_go {
+        let left = claims.all().len();
+        log::complain(&format!("{left} locks were not let go of; their leases run out"));
+    }
+    claims.over.cancel();
+    // A run of a job may go on for hours: it is kept by its row.
+    let _ = timeout(LAPSE_MAX, claims.none_left()).await;
 }
 
 /// Listens where only this host can reach it; says where.

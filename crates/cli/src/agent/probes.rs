@@ -15,27 +15,35 @@ use tokio::time::Instant;
 use super::claims::{Claim, Claims};
 use crate::serve::answers;
 use crate::serve::gauges::{escape, family, number};
+use crate::start::Start;
 
 /// A probe is content with an answer of Spanner's as old as this.
 const AGE_MAX: Duration = Duration::from_secs(10);
 
+/// For so long a failure stands for the next probes, too.
+const FAILED_FOR: Duration = Duration::from_secs(1);
+
 pub struct Probes {
     claims: Arc<Claims>,
+    start: Arc<Start>,
     labels_max: usize,
     /// The last answer of Spanner's, and when it came; the error in words.
     reached: Mutex<Option<(Instant, Result<(), String>)>>,
 }
 
 impl Probes {
-    pub fn new(claims: Arc<Claims>, labels_max: usize) -> Probes {
-        Probes { claims, labels_max, reached: Mutex::default() }
+    pub fn new(claims: Arc<Claims>, start: Arc<Start>, labels_max: usize) -> Probes {
+        Probes { claims, start, labels_max, reached: Mutex::default() }
     }
 
-    /// Asks Spanner for one row, at most every ten seconds.
+    /// Asks Spanner for one row, at most every ten seconds once it has answered.
     async fn reached(&self) -> Result<(), String> {
+        if let Some(trouble) = self.start.trouble().await {
+            return Err(trouble);
+        }
         let mut reached = self.reached.lock().await;
         if let Some((at, outcome)) = &*reached
-            && at.elapsed() < AGE_MAX
+            && at.elapsed() < if outcome.is_ok() { AGE_MAX } else { FAILED_FOR }
         {
             return outcome.clone();
         }

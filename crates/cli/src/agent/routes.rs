@@ -29,6 +29,7 @@ use super::request::{
 use crate::record::Record;
 use crate::serve::allowed_hosts::{AllowedHosts, check_host};
 use crate::serve::answers::{self, json as answer};
+use crate::start::Start;
 
 /// Events that wait for a slow client, for each lock. One that is slower is taken for gone.
 const BACKLOG: usize = 64;
@@ -36,6 +37,7 @@ const BACKLOG: usize = 64;
 #[derive(Clone)]
 pub struct Shared {
     pub claims: Arc<Claims>,
+    pub start: Arc<Start>,
     pub probes: Arc<Probes>,
     pub elector: Option<Arc<Elector>>,
     /// Connections that may wait: one is always left for whoever lets go.
@@ -43,6 +45,14 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Refuses what would send requests before the table was read for the first time.
+    async fn has_started(&self) -> Result<()> {
+        match self.start.trouble().await {
+            None => Ok(()),
+            Some(trouble) => Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, trouble)),
+        }
+    }
+
     /// Takes a connection that lasts, until the permit is dropped.
     fn waits(&self) -> Result<OwnedSemaphorePermit> {
         Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| {
@@ -84,6 +94,7 @@ async fn lead(State(shared): State<Shared>, headers: HeaderMap, body: Body) -> R
         return Err(bad(format!("locks: name 1 to {LOCKS_MAX} of them, each once")));
     }
     let heartbeat_timeout = asked.settings.heartbeat_timeout(true)?;
+    shared.has_started().await?;
     let permit = shared.waits()?;
     let (sender, events) = mpsc::channel(BACKLOG * count);
     let mut holders = Vec::with_capacity(count);
@@ -114,6 +125,7 @@ async fn acquire(State(shared): State<Shared>, headers: HeaderMap, body: Body) -
     }
     let lock = asked.settings.builder(&shared.claims.table, &asked.lock)?.build()?;
     let heartbeat_timeout = asked.settings.heartbeat_timeout(false)?;
+    shared.has_started().await?;
     let _permit = shared.waits()?;
     let claimed = shared.claims.claim(&asked.lock, Some(lock.clone()), None)?;
     let acquiring = async {
@@ -155,6 +167,7 @@ async fn run_once(
         lock = lock.start_limit(limit);
     }
     let id = lock.clone().build()?.id().to_string();
+    shared.has_started().await?;
     let permit = shared.waits()?;
     let (sender, events) = mpsc::channel(BACKLOG);
     let heartbeat_timeout = asked.settings.heartbeat_timeout(true)?;
@@ -199,6 +212,7 @@ async fn leader(
 ) -> Result<Response> {
     let name = asked.into_iter().find_map(|(key, name)| (key == "lock").then_some(name));
     let name = name.ok_or_else(|| bad("write /v1/leader?lock=NAME"))?;
+    shared.has_started().await?;
     let state: LockState = shared.claims.table.inspect(&name).await?;
     Ok(answer(StatusCode::OK, &Record::new(&state)))
 }

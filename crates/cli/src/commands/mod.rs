@@ -62,11 +62,12 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
         }
         Command::Run(run) => run::run(&common, run).await,
         Command::Doctor => doctor::doctor(&reach().await?, &out).await,
-        Command::Serve(asked) => serve::serve(&reach().await?, &out, &asked).await,
-        Command::Agent(asked) => agent::agent(&reach().await?, &out, &asked).await,
+        Command::Serve(asked) => serve::serve(&common, &out, &asked).await,
+        Command::Agent(asked) => agent::agent(&common, &out, &asked).await,
         Command::Demo(demo) => demo::demo(&demo).await,
         Command::Completions { shell } => pages::completions(&out, shell),
         Command::Man { into } => pages::manual(&out, into.as_deref()),
+        Command::Become { parent, command } => Ok(process::become_command(parent, &command)),
         Command::Contend { id, lease } => demo::contend(&common, &id, lease).await,
     }
 }

@@ -1,6 +1,5 @@
 //! `run`: hold a lock, and run a command under it.
 
-use std::io;
 use std::pin::pin;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
@@ -12,13 +11,14 @@ use spindle::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::process::{Group, exit_code};
+use super::process::{Group, exit_code, not_started};
 use crate::arguments::{Common, Run};
 use crate::failure::{Code, Failure, Result};
 use crate::log;
 use crate::output::printable;
-use crate::place::Place;
-use crate::signals::{Signals, asks_to_end};
+use crate::place::database;
+use crate::signals::{Caught, Signals};
+use crate::start::{Start, Waited};
 
 /// Longer than two release limits: that of the lock, and that of an attempt under way.
 const RELEASE_MAX: Duration = Duration::from_secs(15);
@@ -33,19 +33,30 @@ enum End {
     /// After it was told to stop because the lock was lost.
     Stopped,
     /// It could not be started.
-    NotStarted(io::Error),
+    NotStarted(ExitCode),
 }
 
 pub async fn run(common: &Common, run: Run) -> Result<ExitCode> {
     log::begin();
     let failed = |failure: Failure| failure.with_code(Code::NotStarted);
-    let mut signals = Signals::listen().map_err(|error| failed(error.into()))?;
-    // Says within seconds what is wrong; the connection that holds the lock heals by itself.
-    let place = tokio::select! {
-        place = Place::reach(common) => place.map_err(failed)?,
+    let mut signals = Signals::listen_to_all().map_err(|error| failed(error.into()))?;
+    // The connection that holds the lock is one of its own, which heals by itself.
+    let (start, limit) = (Start::new(), patience(&run));
+    let reaching = async {
+        let first = start.attempt(common).await?;
+        start.wait(common, first, limit).await
+    };
+    let reached = tokio::select! {
+        reached = reaching => reached.map_err(failed)?,
         signal = signals.end() => return Ok(killed_by(signal)),
     };
-    let table = LockTable::new(&place.database, &place.table);
+    let waited = match reached {
+        Waited::Reached(waited) => waited,
+        Waited::Over(failure) if limit.is_zero() => return Err(failed(failure)),
+        Waited::Over(failure) => return Err(not_reached(&run, limit, &failure)),
+    };
+    let run = after(run, waited);
+    let table = LockTable::new(&database(common).map_err(failed)?, &common.table);
     let info = run.info.clone().unwrap_or_else(|| program(&run));
     let mut lock = table.lock(&run.name).info(info);
     if let Some(id) = &run.id {
@@ -63,6 +74,38 @@ pub async fn run(common: &Common, run: Run) -> Result<ExitCode> {
         Code::NotAcquired | Code::Stopped => failure,
         _ => failed(failure),
     })
+}
+
+/// Returns how long the run waits for Spanner, if it isn't there: as long as it would for the lock.
+fn patience(run: &Run) -> Duration {
+    match (run.try_only, run.once) {
+        (true, _) => Duration::ZERO,
+        (false, Some(span)) => start_limit(run, span),
+        (false, None) => run.wait.unwrap_or(Duration::MAX),
+    }
+}
+
+/// Returns the start limit of a job, which is the library's own unless another one is named.
+fn start_limit(run: &Run, (at_least, at_most): (Duration, Duration)) -> Duration {
+    let usual = (at_least / 10).clamp(Duration::from_secs(5), Duration::from_secs(10));
+    run.start_limit.unwrap_or(usual.min(at_most))
+}
+
+/// Returns the run with what is left of its limits after a wait for Spanner.
+fn after(mut run: Run, waited: Duration) -> Run {
+    if waited.is_zero() {
+        return run;
+    }
+    let left = |limit: Duration| limit.saturating_sub(waited).max(Duration::from_millis(1));
+    run.wait = run.wait.map(left);
+    run.start_limit = run.once.map(|span| left(start_limit(&run, span)));
+    run
+}
+
+fn not_reached(run: &Run, limit: Duration, failure: &Failure) -> Failure {
+    let what = if run.once.is_some() { "job" } else { "lock" };
+    let text = format!("{what} `{}`: Spanner was not reached within {limit:?}", run.name);
+    Failure::new(Code::NotAcquired, format!("{text}: {failure}"))
 }
 
 async fn hold(lock: LockBuilder, run: Run, mut signals: Signals) -> Result<ExitCode> {
@@ -134,7 +177,7 @@ async fn once(
                 if begun.is_cancelled() {
                     // Nobody needs it once the command has ended.
                     let _ = forward.send(signal);
-                } else if asks_to_end(signal) {
+                } else if signal.asks_to_end() {
                     return Ok(killed_by(signal));
                 }
             }
@@ -161,7 +204,7 @@ async fn once(
 async fn under(term: &Term, run: &Run, signals: &mut Signals) -> Result<End> {
     let mut group = match Group::start(&run.command, term.lock(), term.token()) {
         Ok(group) => group,
-        Err(error) => return Ok(End::NotStarted(error)),
+        Err(error) => return Ok(End::NotStarted(not_started(&run.command, &error))),
     };
     let mut told = false;
     loop {
@@ -189,7 +232,7 @@ async fn under(term: &Term, run: &Run, signals: &mut Signals) -> Result<End> {
                 group.wait().await?;
                 return Ok(End::Stopped);
             }
-            signal = signals.next() => group.signal(signal),
+            signal = signals.next() => group.signal(signal.passed_on()),
         }
     }
 }
@@ -227,12 +270,7 @@ fn conclude(run: &Run, end: End) -> Result<ExitCode> {
     match end {
         End::Exited(status) => Ok(ExitCode::from(exit_code(status))),
         End::Stopped => Err(stopped(&run.name, run.once.is_some())),
-        End::NotStarted(error) => {
-            let command = run.command.first().map(|word| word.to_string_lossy().into_owned());
-            log::complain(&format!("command `{}`: {error}", command.unwrap_or_default()));
-            let is_missing = error.kind() == io::ErrorKind::NotFound;
-            Ok(ExitCode::from(if is_missing { 127 } else { 126 }))
-        }
+        End::NotStarted(code) => Ok(code),
     }
 }
 
@@ -250,8 +288,8 @@ fn why_over(name: &str, is_once: bool) -> String {
     }
 }
 
-fn killed_by(signal: Signal) -> ExitCode {
-    ExitCode::from(u8::try_from(128 + signal as i32).unwrap_or(u8::MAX))
+fn killed_by(signal: Caught) -> ExitCode {
+    ExitCode::from(signal.exit_code())
 }
 
 /// The command's name for the row; its arguments may be secrets.

@@ -16,11 +16,12 @@ use std::time::Duration;
 use spindle::{CancellationToken, LockTable};
 use tokio::net::TcpListener;
 
-use crate::arguments::Serve;
+use crate::arguments::{Common, Serve};
 use crate::failure::{Code, Failure, Result};
 use crate::output::{Output, complain};
-use crate::place::Place;
+use crate::place::database;
 use crate::signals::Signals;
+use crate::start::Start;
 use allowed_hosts::AllowedHosts;
 use connections::{Limits, Listener, answer, connections_max};
 use lanes::Lanes;
@@ -32,9 +33,8 @@ const LIMITS: Limits = Limits {
     keep_alive: true,
 };
 
-pub async fn serve(place: &Place, out: &Output, serve: &Serve) -> Result<ExitCode> {
-    // An error at the start ends the program; a later one is shown.
-    place.locks.list().next().await?;
+pub async fn serve(common: &Common, out: &Output, serve: &Serve) -> Result<ExitCode> {
+    let database = database(common)?;
     let listener = listen(serve.listen).await?;
     let address = listener.local_addr()?;
     let (mut signals, end) = (Signals::listen()?, CancellationToken::new());
@@ -44,28 +44,43 @@ pub async fn serve(place: &Place, out: &Output, serve: &Serve) -> Result<ExitCod
         told.cancel();
     });
     // This connection comes back by itself after Spanner has lost its session.
-    let table = LockTable::new(&place.database, &place.table);
+    let table = LockTable::new(&database, &common.table);
     let poller = Arc::new(Poller::new(table.clone(), connections_max() / 2));
     let lanes = Arc::new(Lanes::new(table, Arc::clone(&poller)));
     let polling = tokio::spawn(until_end(Arc::clone(&poller).follow(), end.clone()));
     let walking = tokio::spawn(until_end(Arc::clone(&lanes).walk(), end.clone()));
-    let page = routes::Page { title: format!("{} {}", place.database, place.table) };
+    let page = routes::Page { title: format!("{} {}", database, common.table) };
+    let start = Arc::new(Start::new());
     let routes = routes::routes(
         page,
+        Arc::clone(&start),
         Arc::clone(&poller),
         lanes,
         AllowedHosts::new(&serve.allow_host),
         serve.metrics_locks,
     );
-    out.text(&format!("Listens on http://{address}/ until Ctrl-C.\n"))?;
-    if !address.ip().is_loopback() {
-        complain(&format!("whoever reaches {address} sees who holds what: there is no password"));
-    }
-    answer(Listener::Tcp(listener), routes, LIMITS, &end, || poller.close()).await;
+    // An error that no wait cures ends the program at the start; a later one is shown.
+    let starting = async {
+        let first = start.attempt(common).await?;
+        out.text(&format!("Listens on http://{address}/ until Ctrl-C.\n"))?;
+        if !address.ip().is_loopback() {
+            complain(&format!("whoever reaches {address} sees who holds what: no password"));
+        }
+        start.wait(common, first, Duration::MAX).await
+    };
+    let starting = async {
+        let started = end.run_until_cancelled(starting).await.transpose();
+        if started.is_err() {
+            end.cancel();
+        }
+        started
+    };
+    let answering = answer(Listener::Tcp(listener), routes, LIMITS, &end, || poller.close());
+    let ((), started) = tokio::join!(answering, starting);
     for task in [polling, walking] {
         task.await.map_err(|error| Failure::new(Code::No, format!("a task failed: {error}")))?;
     }
-    Ok(ExitCode::SUCCESS)
+    started.map(|_| ExitCode::SUCCESS)
 }
 
 pub async fn listen(address: SocketAddr) -> Result<TcpListener> {

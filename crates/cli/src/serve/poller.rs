@@ -113,10 +113,11 @@ impl Poller {
     }
 
     /// Returns the content of the table, polled again if the last poll was longer ago than
-    /// `age_max`.
+    /// `age_max`. One that failed is repeated after the period of polls at the latest.
     pub async fn poll(self: &Arc<Poller>, age_max: Duration) -> Arc<Snapshot> {
         let polling = Arc::clone(&self.polling).lock_owned().await;
         let snapshot = self.snapshot();
+        let age_max = if snapshot.trouble.is_some() { age_max.min(PERIOD) } else { age_max };
         if snapshot.at.is_some_and(|at| at.elapsed() < age_max) {
             return snapshot;
         }

@@ -17,6 +17,7 @@ use super::answers::{self, json, stream, typed};
 use super::gauges;
 use super::lanes::Lanes;
 use super::poller::{PERIOD, Poller};
+use crate::start::Start;
 
 /// A probe is content with a poll as old as this.
 const HEALTH_AGE: Duration = Duration::from_secs(10);
@@ -36,6 +37,7 @@ pub struct Page {
 #[derive(Clone)]
 struct Shared {
     page: Page,
+    start: Arc<Start>,
     poller: Arc<Poller>,
     lanes: Arc<Lanes>,
     metrics_locks: usize,
@@ -45,6 +47,7 @@ type Names = Query<Vec<(String, String)>>;
 
 pub fn routes(
     page: Page,
+    start: Arc<Start>,
     poller: Arc<Poller>,
     lanes: Arc<Lanes>,
     allowed: AllowedHosts,
@@ -66,7 +69,7 @@ pub fn routes(
         .route("/metrics", get(metrics))
         .route("/healthz", get(health))
         .layer(middleware::from_fn_with_state(allowed, check_host))
-        .with_state(Shared { page, poller, lanes, metrics_locks })
+        .with_state(Shared { page, start, poller, lanes, metrics_locks })
 }
 
 async fn index(State(shared): State<Shared>) -> Response {
@@ -107,5 +110,9 @@ async fn metrics(State(shared): State<Shared>) -> Response {
 }
 
 async fn health(State(shared): State<Shared>) -> Response {
-    answers::health(shared.poller.poll(HEALTH_AGE).await.trouble.as_deref())
+    let trouble = match shared.start.trouble().await {
+        Some(trouble) => Some(trouble),
+        None => shared.poller.poll(HEALTH_AGE).await.trouble.clone(),
+    };
+    answers::health(trouble.as_deref())
 }

@@ -34,7 +34,7 @@ async fn a_missing_database_and_a_missing_table_are_told_apart() {
 
     let elsewhere = "projects/p/instances/i/databases/other";
     let ran = world.run(&["ls", "--database", elsewhere]).await;
-    ran.ends(4).complains(elsewhere).complains("databases create");
+    ran.ends(7).complains(elsewhere).complains("databases create");
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn a_refusal_names_the_role_and_a_wrong_table_how_to_name_another() {
     let refused = Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::PermissionDenied));
     let refused = world.emulator.inject(refused);
     for command in [&["ls"][..], &["seize", "billing", "--yes"], &["show", "billing"]] {
-        let ran = world.run(command).await.ends(3).complains("roles/spanner.databaseUser");
+        let ran = world.run(command).await.ends(8).complains("roles/spanner.databaseUser");
         assert!(!ran.err.contains("gcloud auth"), "{ran:?}");
     }
     refused.remove();

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::world::{Running, TIME_LIMIT, World, under, until};
 
-fn is_alive(process: i32) -> bool {
+pub fn is_alive(process: i32) -> bool {
     kill(Pid::from_raw(process), None).is_ok()
         // One that nobody has waited for yet is dead all the same.
         && !std::fs::read_to_string(format!("/proc/{process}/stat"))

@@ -211,6 +211,19 @@ impl Running {
         line.trim_end_matches('\n').to_string()
     }
 
+    /// The next line of its complaints.
+    pub async fn complaint(&mut self) -> String {
+        let complaints = self.child.stderr.as_mut().unwrap();
+        let mut line = Vec::new();
+        loop {
+            let read = timeout(TIME_LIMIT, complaints.read_u8()).await;
+            match read.expect("it complains of nothing").unwrap() {
+                b'\n' => return String::from_utf8(line).unwrap(),
+                byte => line.push(byte),
+            }
+        }
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().unwrap().cast_signed()), signal).unwrap();
     }
