@@ -148,8 +148,8 @@
 //! # Runtime
 //!
 //! Each call that waits, holds or asks Spanner needs a tokio runtime with its timers and its I/O, as
-//! `#[tokio::main]` makes it. Outside of any runtime it gives an error, which
-//! [`is_config`](Error::is_config). A lock on [a thread of its own](LockBuilder::own_thread) can be run
+//! `#[tokio::main]` makes it. Outside of any runtime, or on one without these, it gives an error, which
+//! [`is_config`](Error::is_config). A table of a given client needs no I/O of the caller's runtime. A lock on [a thread of its own](LockBuilder::own_thread) can be run
 //! and acquired anywhere.
 //!
 //! # Features

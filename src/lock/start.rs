@@ -142,12 +142,14 @@ impl Spindle {
     /// Finds where the loop is to run, before anything is taken that a refusal would lose. If the
     /// system then refuses a thread, no loop of this instance ever runs.
     fn site(&self, settings: &Settings) -> Result<Site> {
-        if let Some(connection) =
-            self.shared().table.spanner.connection.another().filter(|_| settings.own_thread)
-        {
+        let connection = &self.shared().table.spanner.connection;
+        if let Some(connection) = connection.another().filter(|_| settings.own_thread) {
             return Ok(Site::OwnThread(connection));
         }
-        runtime(&subject(&settings.name)).map(Site::Runtime)
+        let subject = subject(&settings.name);
+        let runtime = runtime(&subject)?;
+        connection.check_runtime(&subject)?;
+        Ok(Site::Runtime(runtime))
     }
 
     fn start_thread<F>(&self, drive: impl FnOnce() -> F + Send + 'static) -> Result<()>

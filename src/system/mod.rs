@@ -8,4 +8,4 @@ mod runtime;
 pub use clock::Clock;
 #[cfg(all(feature = "__simulation", unix))]
 pub use clock::Machine;
-pub(crate) use runtime::runtime;
+pub(crate) use runtime::{check_io, runtime};

@@ -5,9 +5,9 @@
 use std::thread;
 use std::time::Duration;
 
-use spindle::LockTable;
+use spindle::{CancellationToken, LockTable};
 use spindle_emulator::{Effect, Fault, Rpc};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, timeout};
 
 use crate::handles::at_once;
@@ -59,6 +59,42 @@ fn a_client_whose_runtime_is_gone_says_so_and_a_fence_needs_a_runtime() {
     let guard = here.block_on(lock.acquire()).unwrap();
     let refused = at_once(guard.fence().write(&client, [])).unwrap_err();
     assert!(refused.is_config() && refused.to_string().contains("runtime"), "{refused}");
+}
+
+/// Tokio itself panics where a runtime lacks what is asked of it, or waits for ever.
+#[test]
+fn a_runtime_without_timers_or_without_i_o_gets_an_error() {
+    let (elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
+    let with = |enable: fn(&mut Builder) -> &mut Builder| {
+        enable(&mut Builder::new_current_thread()).build().unwrap()
+    };
+    for (runtime, lacks) in
+        [(with(Builder::enable_io), "no timers"), (with(Builder::enable_time), "no i/o")]
+    {
+        runtime.block_on(async {
+            let table = world.table();
+            let lock = || table.lock(LOCK).build().unwrap();
+            let cancel = CancellationToken::new;
+            for (call, ended) in [
+                ("acquire", lock().acquire().await.map(drop)),
+                ("acquire_within", lock().acquire_within(SOON).await.map(drop)),
+                ("try_acquire", lock().try_acquire().await.map(drop)),
+                ("run", lock().run(cancel()).await),
+                ("lead", lock().lead(cancel(), |_| async {}).await.map(drop)),
+                ("inspect", table.inspect(LOCK).await.map(drop)),
+                ("member", table.member("g").build().unwrap().run(cancel()).await),
+                ("permit", table.semaphore("s", 1).build().unwrap().acquire().await.map(drop)),
+            ] {
+                let refused = ended.expect_err(call);
+                assert!(refused.is_config(), "{call}: {refused}");
+                assert!(refused.to_string().contains(lacks), "{call}: {refused}");
+            }
+        });
+    }
+    // The channels of this client are on the runtime that made it.
+    let client = elsewhere.block_on(world.client());
+    let lock = LockTable::new(client, "locktable").lock(LOCK).build().unwrap();
+    with(Builder::enable_time).block_on(async { lock.acquire().await.unwrap().release().await });
 }
 
 #[test]

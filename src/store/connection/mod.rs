@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::batch::{Budget, Repeats};
 use crate::error::{Error, Kind, Result};
-use crate::system::runtime;
+use crate::system::{check_io, runtime};
 use crate::term::GivenClient;
 use runtime_client::{RuntimeClient, State};
 use target::Target;
@@ -107,6 +107,14 @@ impl Connection {
         }
     }
 
+    /// Refuses a runtime on which no client can be made, where one has to be.
+    pub(crate) fn check_runtime(&self, subject: &str) -> Result<()> {
+        match &*self.origin {
+            Origin::Given { .. } => Ok(()),
+            Origin::Own(_) => check_io(subject),
+        }
+    }
+
     /// Provides this runtime's client, connecting first where there is none; in `limit` at most.
     ///
     /// Callers share one attempt to connect, and each waits for it no longer than its own limit.
@@ -121,7 +129,7 @@ impl Connection {
             Origin::Own(own) => own,
         };
         let target = own.target.as_ref().map_err(Error::clone)?;
-        let own_client = own.client(&runtime, target, &self.budget);
+        let own_client = own.client(&runtime, target, &self.budget)?;
         match timeout(limit, own_client.settled()).await {
             Ok(State::Ready(client)) => {
                 let limit = deadline.saturating_duration_since(Instant::now());
@@ -168,18 +176,24 @@ fn shows_a_session(error: &Error) -> bool {
 }
 
 impl Own {
-    /// Returns the client of `runtime`, begun if there is none that is of use.
-    fn client(&self, runtime: &Handle, target: &Target, budget: &Arc<Budget>) -> RuntimeClient {
+    /// Returns the client of `runtime`, the caller's, begun if there is none that is of use.
+    fn client(
+        &self,
+        runtime: &Handle,
+        target: &Target,
+        budget: &Arc<Budget>,
+    ) -> Result<RuntimeClient> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         // Runtimes that are gone took their channels with them.
         clients.retain(RuntimeClient::is_of_use);
         if let Some(client) = clients.iter().find(|client| client.runtime() == runtime.id()) {
-            return client.clone();
+            return Ok(client.clone());
         }
+        check_io("spanner")?;
         let attempts = (Arc::clone(&self.attempts), Arc::clone(budget));
         let client = RuntimeClient::begin(runtime, target.clone(), attempts);
         clients.push(client.clone());
-        client
+        Ok(client)
     }
 
     fn discard(&self, client: &RuntimeClient) {
