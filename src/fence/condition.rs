@@ -44,6 +44,10 @@ use crate::token::FencingToken;
 /// here, cancelled or expired. It fails from then on without asking Spanner. A deserialized one
 /// leaves that to Spanner. Either is safe.
 ///
+/// In a child by `fork` a fence of the parent's term fails with [`is_config`](Error::is_config) where it
+/// would send anything. One that is serialized and read again works there, for as long as the parent
+/// holds.
+///
 /// ```no_run
 /// # async fn pay(
 /// #     term: spindle::Term,
@@ -112,7 +116,8 @@ impl Fence {
     /// # Errors
     ///
     /// [`is_fenced`](Error::is_fenced) if the term is over. It turns into the client's error by
-    /// `?`, and [`Error::extract`] finds it there again.
+    /// `?`, and [`Error::extract`] finds it there again. [`is_config`](Error::is_config) in a child by
+    /// `fork` of the process that holds.
     ///
     /// # Cancellation safety
     ///
@@ -151,16 +156,16 @@ impl Fence {
         Err(Error::new(Kind::Fenced { lock, token, end }))
     }
 
-    /// Fails if the term is one of this process that has ended; asks nobody.
+    /// Fails if the term is one of this process that has ended, or one of a process that forked this
+    /// one; asks nobody.
     pub(super) fn check_here(&self) -> Result<()> {
-        match &self.term {
-            Some(term) if term.is_over() => Err(Error::new(Kind::Ended {
-                lock: self.lock.clone(),
-                token: self.token,
-                end: term.ended().cloned(),
-            })),
-            _ => Ok(()),
+        let Some(term) = &self.term else { return Ok(()) };
+        term.check_process()?;
+        if term.is_over() {
+            let (lock, end) = (self.lock.clone(), term.ended().cloned());
+            return Err(Error::new(Kind::Ended { lock, token: self.token, end }));
         }
+        Ok(())
     }
 
     fn checking(&self) -> String {

@@ -220,6 +220,10 @@ impl Guard {
     }
 
     pub(crate) async fn release_with(mut self, note: ReleaseNote) -> ReleaseOutcome {
+        // No loop runs in a child by `fork` that would answer.
+        if self.term.check_process().is_err() {
+            return ReleaseOutcome::Unacknowledged;
+        }
         let (done, released) = oneshot::channel();
         // A message that could not be sent comes back, and must not be kept: it has the sender of
         // the answer.

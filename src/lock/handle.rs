@@ -14,7 +14,7 @@ use crate::runloop::{Command, Demand, Grant, NotGranted, RowRole, WaitMode, Wait
 use crate::settings::{LockBuilder, Settings};
 use crate::store::{Database, REQUEST_LIMIT, Table};
 use crate::system::Clock;
-use crate::term::{Health, Published, Silence, Term, TermWatch};
+use crate::term::{Health, Published, Silence, Term, TermWatch, check_process};
 use crate::token::FencingToken;
 
 /// One instance: it contends for one lock. A cheap clone is another handle to the same instance.
@@ -70,13 +70,19 @@ pub(super) struct Shared {
     pub(super) commands: Arc<mpsc::UnboundedSender<Command>>,
     /// Taken by what starts the loop.
     pub(super) inbox: Mutex<Option<mpsc::UnboundedReceiver<Command>>>,
-    /// How the loop was started, once it was.
-    pub(super) demand: OnceLock<Demand>,
+    /// How the loop was started and by which process, once it was.
+    pub(super) started: OnceLock<Started>,
     /// How many want the lock, if it is ranked: the contender is a member while somebody does.
     pub(super) wanted: Option<watch::Sender<usize>>,
     /// Its one permit is the right to run a task of `lead`, which that task has until it ends.
     pub(super) only_task: Arc<Semaphore>,
     pub(super) row_role: RowRole,
+}
+
+/// The start of a loop.
+pub(super) struct Started {
+    pub(super) demand: Demand,
+    pub(super) process_id: u32,
 }
 
 /// A caller that wants the lock, until this is dropped.
@@ -134,7 +140,7 @@ impl Spindle {
             published.health_record().depends_on(silence);
         }
         let inbox = Mutex::new(Some(inbox));
-        let demand = OnceLock::new();
+        let started = OnceLock::new();
         let is_ranked = settings.as_ref().is_ok_and(|settings| settings.rank.is_some());
         let wanted = is_ranked.then(|| watch::Sender::new(0));
         let settings = settings.map(Arc::new);
@@ -145,7 +151,7 @@ impl Spindle {
             published,
             commands: Arc::new(commands),
             inbox,
-            demand,
+            started,
             wanted,
             only_task,
             row_role,
@@ -157,6 +163,9 @@ impl Spindle {
     /// Local and lock-free: it compares the clock with what the last heartbeat allows. It never
     /// waits, allocates or asks Spanner. It is right at once after a pause of any length, even if
     /// the loop had no chance to notice.
+    ///
+    /// In a child by `fork` it goes on telling the parent's token until the deadline of the last heartbeat
+    /// before the fork, and then nothing. No heartbeat of the parent reaches the child's copy.
     pub fn has_lock(&self) -> Option<FencingToken> {
         self.0.published.has_lock()
     }
@@ -174,13 +183,15 @@ impl Spindle {
     ///
     /// # Errors
     ///
-    /// [`is_fenced`](Error::is_fenced) if this instance doesn't hold; otherwise why Spanner could
-    /// not be asked within 5 s.
+    /// [`is_fenced`](Error::is_fenced) if this instance doesn't hold; [`is_config`](Error::is_config) in
+    /// a child by `fork` of the process that holds; otherwise why Spanner could not be asked within
+    /// 5 s.
     ///
     /// # Cancellation safety
     ///
     /// Dropping the future changes nothing.
     pub async fn verify(&self) -> Result<FencingToken> {
+        self.check_process()?;
         let not_held = || Error::new(Kind::NotHeld { lock: self.name().to_string() });
         let term = self.term().ok_or_else(not_held)?;
         let (found, _) = self.0.table.read(self.name(), REQUEST_LIMIT).await?;
@@ -246,6 +257,13 @@ impl Spindle {
         Ok(self.resign_for(next).await)
     }
 
+    /// Fails in a child by `fork` of the process in which the loop runs: nothing would answer there.
+    fn check_process(&self) -> Result<()> {
+        self.0.started.get().map_or(Ok(()), |started| {
+            check_process(started.process_id, || format!("lock `{}`: its loop", self.name()))
+        })
+    }
+
     /// Asks the loop for the lock; dropping the future withdraws that.
     pub(crate) async fn ask(
         &self,
@@ -253,6 +271,7 @@ impl Spindle {
         resign: Option<CancellationToken>,
     ) -> Result<Grant, NotGranted> {
         self.start_on_demand()?;
+        self.check_process()?;
         let (reply, answer) = oneshot::channel();
         let waiter = Waiter { mode, resign, reply };
         let gone = || Error::new(Kind::Abandoned { lock: self.name().to_string() });
@@ -276,7 +295,7 @@ impl Spindle {
 
     /// Has the loop measure anew, if there is one.
     pub(crate) fn measure(&self) {
-        if self.0.demand.get().is_some() {
+        if self.0.started.get().is_some() {
             // A loop that is gone measures nothing.
             let _ = self.0.commands.unbounded_send(Command::Measure);
         }
@@ -284,7 +303,7 @@ impl Spindle {
 
     pub(crate) async fn resign_for(&self, next: Succession) -> bool {
         // Without a loop nothing is held, and nothing would answer.
-        if self.0.demand.get().is_none() {
+        if self.0.started.get().is_none() || self.check_process().is_err() {
             return false;
         }
         let (done, resigned) = oneshot::channel();

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::handle::Spindle;
+use super::handle::{Spindle, Started};
 use super::rank::RankedContender;
 use crate::error::{Error, Kind, Result};
 use crate::names::subject;
@@ -59,11 +59,19 @@ impl Spindle {
 
     /// Starts the loop that wants the lock while somebody here wants it, unless it runs already.
     pub(super) fn start_on_demand(&self) -> Result<()> {
+        if self.started_by() == Some(Demand::OfWaiters) {
+            return Ok(());
+        }
         let (done, _nobody_waits) = oneshot::channel();
         match self.begin(Demand::OfWaiters, CancellationToken::new(), done) {
-            Err(_) if self.shared().demand.get() == Some(&Demand::OfWaiters) => Ok(()),
+            // Another caller came first.
+            Err(_) if self.started_by() == Some(Demand::OfWaiters) => Ok(()),
             started => started,
         }
+    }
+
+    fn started_by(&self) -> Option<Demand> {
+        self.shared().started.get().map(|started| started.demand)
     }
 
     fn begin(
@@ -126,10 +134,11 @@ impl Spindle {
         let mut inbox = self.shared().inbox.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(inbox) = inbox.take() {
             // Under the same lock, so that another caller that finds the inbox gone finds this.
-            let _ = self.shared().demand.set(demand);
+            let started = Started { demand, process_id: std::process::id() };
+            let _ = self.shared().started.set(started);
             return Ok(inbox);
         }
-        let before = match self.shared().demand.get() {
+        let before = match self.started_by() {
             Some(Demand::OfWaiters) => {
                 "`run` after `acquire`, `try_acquire` or `lead`; one of them drives an instance, so \
                  build a second one for `run`"

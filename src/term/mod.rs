@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
-use crate::error::TermEnd;
+use crate::error::{Error, Result, TermEnd};
 use crate::system::Clock;
 use crate::token::FencingToken;
 
@@ -49,6 +49,12 @@ pub use watch::{TermChange, TermWatch};
 /// | has run out by the clock, and is not announced yet | fires when the runtime runs, true | nothing | refused at once | zero | the reason, soon |
 ///
 /// A fence that was serialized and read again asks Spanner each time, in every row of this table.
+///
+/// # After a fork
+///
+/// A term belongs to the process that acquired it. In a child by `fork` its fence fails. The child has a copy
+/// of what the last heartbeat before the fork allowed. So `remaining` and `has_lock` count down there to
+/// that deadline, and then the child's `has_lock` ends, though the parent may go on.
 ///
 /// ```no_run
 /// # async fn step(fence: spindle::Fence) -> spindle::Result<()> { Ok(()) }
@@ -86,6 +92,8 @@ struct Life {
     /// Told of each heartbeat that succeeded.
     renewals: Notify,
     clock: Clock,
+    /// The process that holds the lock under it: a child by `fork` has a copy, and no loop.
+    process_id: u32,
 }
 
 /// For logs: which term it is, and how it ended.
@@ -204,6 +212,12 @@ impl Term {
         self.state.life.end.get()
     }
 
+    /// Fails in a child by `fork` of the process that holds the lock under this term.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        let (lock, token) = (self.lock(), self.token());
+        check_process(self.state.life.process_id, || format!("lock `{lock}`: token {token}"))
+    }
+
     /// Returns the name of the table that the lock is in.
     pub(crate) fn table(&self) -> &str {
         &self.state.table
@@ -230,6 +244,7 @@ impl Term {
             end: OnceLock::new(),
             renewals: Notify::new(),
             clock,
+            process_id: std::process::id(),
         };
         let state = TermState { lock, table, token, writer, life: life.into() };
         Term { state: Arc::new(state), cancelled, progress: Progress::default() }
@@ -275,6 +290,19 @@ impl Default for Progress {
     }
 }
 
+/// Fails in another process than `process_id`, to which `subject` belongs. Where that is a parent, a
+/// child by `fork` has a copy of its memory, and none of the threads that would answer.
+pub(crate) fn check_process(process_id: u32, subject: impl FnOnce() -> String) -> Result<()> {
+    let here = std::process::id();
+    if here == process_id {
+        return Ok(());
+    }
+    let (subject, cure) = (subject(), "build the lock anew after the fork, and acquire it there");
+    Err(Error::config(format!(
+        "{subject} belongs to process {process_id}, and process {here} is a fork of it; {cure}"
+    )))
+}
+
 fn moment(nanoseconds: u64) -> Moment {
     Moment(Duration::from_nanos(nanoseconds))
 }
@@ -282,4 +310,21 @@ fn moment(nanoseconds: u64) -> Moment {
 fn nanoseconds(moment: Moment) -> u64 {
     // Zero stands for "no term".
     u64::try_from(moment.0.as_nanos()).unwrap_or(u64::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_another_process_is_refused_and_both_are_named() {
+        let here = std::process::id();
+        assert!(check_process(here, || unreachable!()).is_ok());
+        let parent = here.wrapping_add(1);
+        let refused = check_process(parent, || "lock `job`: token 7".into()).unwrap_err();
+        assert!(refused.is_config() && !refused.is_fenced(), "{refused}");
+        let told =
+            format!("token 7 belongs to process {parent}, and process {here} is a fork of it");
+        assert!(refused.to_string().contains(&told), "{refused}");
+    }
 }
