@@ -186,7 +186,7 @@ mod token;
 pub use google_cloud_spanner;
 pub use tokio_util::sync::CancellationToken;
 
-pub use error::{Error, ReleaseOutcome, Result, TermEnd};
+pub use error::{Error, ReleaseOutcome, Result, TermEnd, is_fenced};
 #[doc(hidden)]
 pub use error::{is_answer, told_by_client};
 pub use fence::{Fence, FencedTransaction, HighWaterMark};

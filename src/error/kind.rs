@@ -85,6 +85,67 @@ pub(crate) enum Kind {
 /// The error that a task returned.
 pub(crate) type TaskError = Box<dyn std::error::Error + Send + Sync>;
 
+impl Kind {
+    fn is_fenced(&self) -> bool {
+        matches!(
+            self,
+            Kind::Fenced { .. } | Kind::Ended { .. } | Kind::Stale { .. } | Kind::NotHeld { .. }
+        )
+    }
+
+    /// Returns true if it says that the term `term` of the lock `of` is over.
+    fn fences(&self, of: &str, term: FencingToken) -> bool {
+        match self {
+            Kind::Fenced { lock, token, .. } | Kind::Ended { lock, token, .. } => {
+                lock == of && *token == term
+            }
+            Kind::Stale { token, .. } => *token == term,
+            Kind::NotHeld { lock } => lock == of,
+            _ => false,
+        }
+    }
+}
+
+/// What lies behind a fenced error, as its source. The text of the error says the rest.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no term goes on that would allow it")
+    }
+}
+
+impl std::error::Error for Kind {}
+
+/// Returns true if `error` or one of its causes [is fenced](Error::is_fenced). Its term is over, or
+/// was never this lock's: nothing was written under it, and nothing more may be. Stop.
+///
+/// It finds an [`Error`] of this library in each error that has it for its source, however deep. It
+/// finds one also in an error of Google's client, in a `Box<dyn Error>`, and in those of the crates
+/// `anyhow` and `eyre`, with and without a context. An error that gives only the text of its cause
+/// hides it.
+///
+/// ```
+/// # fn refused() -> spindle::Error {
+/// #     let mark = spindle::HighWaterMark::starting_at(spindle::FencingToken::from_nanoseconds(42));
+/// #     mark.admit(spindle::FencingToken::from_nanoseconds(41)).unwrap_err()
+/// # }
+/// let error = anyhow::Error::from(refused()).context("bill the orders");
+/// assert!(spindle::is_fenced(error.as_ref()));
+/// ```
+pub fn is_fenced(error: &(dyn std::error::Error + 'static)) -> bool {
+    kinds_of(error).any(Kind::is_fenced)
+}
+
+/// Returns what `error` and its causes say, as far as they are errors of this library.
+fn kinds_of<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a Kind> + use<'a> {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.filter_map(|error| match error.downcast_ref::<Error>() {
+        Some(error) => Some(&*error.0),
+        None => error.downcast_ref::<Kind>(),
+    })
+}
+
 impl Error {
     pub(crate) fn new(kind: Kind) -> Error {
         Error(Arc::new(kind))
@@ -133,11 +194,10 @@ impl Error {
 
     /// Returns true if the term is over, or was never this lock's: nothing was written under it,
     /// and nothing more may be. Stop.
+    ///
+    /// [`is_fenced`](crate::is_fenced) looks for such an error inside an error of any type.
     pub fn is_fenced(&self) -> bool {
-        matches!(
-            *self.0,
-            Kind::Fenced { .. } | Kind::Ended { .. } | Kind::Stale { .. } | Kind::NotHeld { .. }
-        )
+        self.0.is_fenced()
     }
 
     /// Returns true if the same call may succeed later, and repeating it does no harm.
@@ -212,28 +272,7 @@ impl Error {
         lock: &str,
         token: FencingToken,
     ) -> bool {
-        let mut cause = Some(error);
-        while let Some(error) = cause {
-            let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-            if inner.is_some_and(|inner| Error::is_of_lost_term(inner, lock, token))
-                || error.downcast_ref::<Error>().is_some_and(|error| error.fences(lock, token))
-            {
-                return true;
-            }
-            cause = error.source();
-        }
-        false
-    }
-
-    fn fences(&self, of: &str, term: FencingToken) -> bool {
-        match &*self.0 {
-            Kind::Fenced { lock, token, .. } | Kind::Ended { lock, token, .. } => {
-                lock == of && *token == term
-            }
-            Kind::Stale { token, .. } => *token == term,
-            Kind::NotHeld { lock } => lock == of,
-            _ => false,
-        }
+        kinds_of(error).any(|kind| kind.fences(lock, token))
     }
 
     /// Returns true if the caller asked for something that can't work. A repetition doesn't help;
@@ -393,6 +432,21 @@ impl From<Error> for google_cloud_spanner::Error {
     }
 }
 
+/// Takes an error of Google's client for one of this library, so that `?` does in a function that
+/// returns [`spindle::Result`](Result).
+///
+/// An error of this library inside comes out as it was. Of any other the request isn't known, which
+/// may have been a commit. So an end that is not definite [leaves the outcome
+/// unknown](Error::is_outcome_unknown). [`spanner`](Error::spanner) gives the client's error back.
+impl From<google_cloud_spanner::Error> for Error {
+    fn from(error: google_cloud_spanner::Error) -> Error {
+        match Error::extract(&error) {
+            Some(ours) => ours.clone(),
+            None => Error::from_write("request", error),
+        }
+    }
+}
+
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = format!("{:?}", self.0);
@@ -403,10 +457,12 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        if let Kind::Task { source: Some(source), .. } = &*self.0 {
-            return Some(&**source);
+        match &*self.0 {
+            Kind::Task { source: Some(source), .. } => Some(&**source),
+            // An error that is wrapped may hide its own type. It never hides that of its source.
+            fenced if fenced.is_fenced() => Some(fenced),
+            _ => self.spanner().map(|source| source as _),
         }
-        self.spanner().map(|source| source as _)
     }
 }
 
@@ -445,6 +501,52 @@ pub(super) mod tests {
             google_cloud_spanner::Error::authentication(CredentialsError::from_msg(true, ""));
         let unsent = Error::from_write("commit", unsent);
         assert!(unsent.is_retryable() && !unsent.is_outcome_unknown(), "it was never sent");
+    }
+
+    /// Errors hide their own type in different ways: each as `?` makes it.
+    #[test]
+    fn a_lost_fence_is_found_in_errors_of_every_type() {
+        type Boxed = Box<dyn std::error::Error + Send + Sync>;
+        fn refused() -> Error {
+            let (lock, token) = ("jobs".to_string(), FencingToken::from_nanoseconds(41));
+            Error::new(Kind::Fenced { lock, token, end: TermEnd::OutOfContact })
+        }
+        let through_the_client = google_cloud_spanner::Error::from(refused());
+        let errors: [(&str, Boxed); 9] = [
+            ("our own", refused().into()),
+            ("one of the client", through_the_client.into()),
+            ("one of i/o", std::io::Error::other(refused()).into()),
+            ("anyhow", anyhow::Error::from(refused()).into()),
+            ("anyhow with a context", anyhow::Error::from(refused()).context("bill").into()),
+            ("anyhow of a box", anyhow::Error::from_boxed(refused().into()).into()),
+            ("eyre", eyre::Report::from(refused()).into()),
+            ("eyre with a context", eyre::Report::from(refused()).wrap_err("bill").into()),
+            ("anyhow of i/o", anyhow::Error::from(std::io::Error::other(refused())).into()),
+        ];
+        let (ours, other) = ([41, 42].map(FencingToken::from_nanoseconds)).into();
+        for (kind, error) in errors {
+            assert!(is_fenced(&*error), "{kind}");
+            assert!(Error::is_of_lost_term(&*error, "jobs", ours), "{kind}");
+            assert!(!Error::is_of_lost_term(&*error, "jobs", other), "{kind}: another term");
+            assert!(!Error::is_of_lost_term(&*error, "mail", ours), "{kind}: another lock");
+        }
+        let unfenced = anyhow::Error::from(no_credential(true)).context("bill");
+        assert!(!is_fenced(unfenced.as_ref()));
+    }
+
+    #[test]
+    fn an_error_of_the_client_becomes_ours_and_what_was_ours_comes_out_as_it_was() {
+        fn reads() -> Result<()> {
+            Err(service(Code::Unavailable))?
+        }
+        let unknown = reads().unwrap_err();
+        assert!(unknown.is_outcome_unknown() && unknown.spanner().is_some(), "{unknown}");
+        assert!(Error::from(service(Code::PermissionDenied)).is_denied());
+        let stale = Kind::NotHeld { lock: "jobs".into() };
+        let back = Error::from(google_cloud_spanner::Error::from(Error::new(stale)));
+        assert!(back.is_fenced(), "{back}");
+        let given_up = Error::from(Error::give_up(std::fmt::Error));
+        assert!(given_up.cause::<std::fmt::Error>().is_some(), "{given_up}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod text;
 
 pub(crate) use client::{Missing, code, is_definite, panic_message, with_causes};
 pub use client::{is_answer, told_by_client};
-pub use kind::{Error, Result};
+pub use kind::{Error, Result, is_fenced};
 pub(crate) use kind::{Kind, TaskError};
 pub(crate) use outcome::Outcome;
 pub use term_end::{ReleaseOutcome, TermEnd};

@@ -20,8 +20,8 @@ impl Spindle {
     ///
     /// - **It returns an error**: the lock is released. The instance pauses, 1 s at first and up to
     ///   60 s after more failures, and contends again. The error, or a cause of it, may say that
-    ///   *this term is over* ([`is_fenced`](Error::is_fenced)). That is a loss and no failure:
-    ///   there is no pause. So a task may use `?` on each fenced write.
+    ///   *this term is over*, whatever its type ([`is_fenced`](crate::is_fenced)). That is a loss and no
+    ///   failure: there is no pause. So a task may use `?` on each fenced write.
     /// - **It returns otherwise**: the lock is released, and the value returned.
     /// - **The term is lost**: the task's term is cancelled, which it should watch. It may go on
     ///   for three quarters of what is left of the lease, then it is aborted. Its result is

@@ -462,8 +462,11 @@ async fn a_busy_loop_that_asks_whether_its_term_is_cancelled_ends_when_it_is_tol
     assert_eq!(leading.0.await.unwrap().unwrap(), Some(true));
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_error_that_says_that_the_term_is_over_is_a_loss_and_no_failure_of_the_task() {
+/// A task whose term is over returns what `wrap` makes of the refusal, and leads again at once.
+async fn leads_again_after<E>(wrap: fn(Error) -> E)
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+{
     let world = World::start().await;
     let (lock, cancel) = (spindle(&world, "a"), CancellationToken::new());
     let (tally, mut began) = Tally::new();
@@ -481,10 +484,10 @@ async fn an_error_that_says_that_the_term_is_over_is_a_loss_and_no_failure_of_th
             may_write.cancelled().await;
             while !term.is_cancelled() {
                 let written = term.fence().write(&client, []).await;
-                written.inspect_err(|_| is_refused.cancel()).map_err(std::io::Error::other)?;
+                written.inspect_err(|_| is_refused.cancel()).map_err(wrap)?;
                 sleep(Duration::from_millis(50)).await;
             }
-            Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+            Ok::<(), E>(())
         }
     });
     let first = began.next().await;
@@ -500,6 +503,17 @@ async fn an_error_that_says_that_the_term_is_over_is_a_loss_and_no_failure_of_th
     assert!(lock.health().is_ready(), "{:?}", lock.health());
     cancel.cancel();
     assert_eq!(leading.ends().await.unwrap(), Some(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_says_that_the_term_is_over_is_a_loss_and_no_failure_of_the_task() {
+    leads_again_after(std::io::Error::other).await;
+    leads_again_after(std::convert::identity).await;
+    leads_again_after(Box::<dyn std::error::Error + Send + Sync>::from).await;
+    leads_again_after(anyhow::Error::from).await;
+    leads_again_after(|refused| anyhow::Error::from(refused).context("bill")).await;
+    leads_again_after(eyre::Report::from).await;
+    leads_again_after(|refused| eyre::Report::from(refused).wrap_err("bill")).await;
 }
 
 #[tokio::test(start_paused = true)]
