@@ -148,10 +148,11 @@ fn code(error: &Error) -> &'static str {
 #[cfg(feature = "metrics")]
 mod facade {
     use std::collections::{BTreeMap, BTreeSet};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Mutex, PoisonError};
 
-    use metrics::{Key, KeyName, Label, Level, Metadata, SharedString, Unit, with_recorder};
+    use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, SharedString, Unit};
 
     use super::{Arc, Duration, Meter, Report};
     use crate::names::fleet_of;
@@ -199,12 +200,12 @@ mod facade {
 
         pub(super) fn count(&self, name: &'static str, labels: &[(&'static str, &'static str)]) {
             let key = self.key(name, labels);
-            with_recorder(|recorder| recorder.register_counter(&key, &METADATA).increment(1));
+            with(|recorder| recorder.register_counter(&key, &METADATA).increment(1));
         }
 
         pub(super) fn measure(&self, name: &'static str, duration: Duration) {
             let (key, seconds) = (self.key(name, &[]), duration.as_secs_f64());
-            with_recorder(|recorder| recorder.register_histogram(&key, &METADATA).record(seconds));
+            with(|recorder| recorder.register_histogram(&key, &METADATA).record(seconds));
         }
 
         pub(super) fn report(&mut self) {
@@ -298,13 +299,19 @@ mod facade {
     }
 
     fn set(label: &Label, gauges: [(&'static str, f64); 4]) {
-        with_recorder(|recorder| {
+        with(|recorder| {
             for (name, value) in gauges {
                 let labels = vec![label.clone()];
                 let key = Key::from_parts(KeyName::from_const_str(name), labels);
                 recorder.register_gauge(&key, &METADATA).set(value);
             }
         });
+    }
+
+    /// Hands the recorder what it is to record. One that panics loses that, and harms nothing else.
+    fn with(record: impl FnOnce(&dyn Recorder)) {
+        // The panic hook has reported it.
+        let _ = catch_unwind(AssertUnwindSafe(|| metrics::with_recorder(record)));
     }
 
     /// Describes each metric for scrapes. A recorder that is installed later learns of it from the
@@ -329,7 +336,7 @@ mod facade {
             ("spindle_vacancy_seconds", "Time that nobody held before a term here"),
             ("spindle_shards_settle_seconds", "Time until all shards had owners and none moved"),
         ];
-        with_recorder(|recorder| {
+        with(|recorder| {
             for (name, text) in counters {
                 recorder.describe_counter(KeyName::from(name), Some(Unit::Count), text.into());
             }

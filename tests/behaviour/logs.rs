@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use spindle::health::Role;
 use spindle::{CancellationToken, TermEnd};
 use spindle_emulator::engine::Code;
@@ -238,6 +239,41 @@ async fn a_log_that_panics_costs_its_lines_and_not_the_lock() {
     sleep(LEASE * 3).await;
     assert!(token.is_some() && a.lock.has_lock() == token);
     timeout(EVENTUALLY, a.stop()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_metrics_recorder_that_panics_costs_its_numbers_and_not_the_lock() {
+    struct Angry;
+    impl Recorder for Angry {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
+            panic!("no more texts");
+        }
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
+            panic!("no more texts");
+        }
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
+            panic!("no more texts");
+        }
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            panic!("no more counters");
+        }
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            panic!("no more gauges");
+        }
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            panic!("no more histograms");
+        }
+    }
+    let _recorder = metrics::set_default_local_recorder(&Angry);
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let token = a.lock.has_lock();
+    world.spanner.inject(Fault::on(Rpc::Commit).times(1));
+    sleep(LEASE * 3).await;
+    assert!(token.is_some() && a.lock.has_lock() == token);
+    assert_eq!(a.lock.verify().await.ok(), token);
+    timeout(EVENTUALLY, a.stop()).await.unwrap();
+    assert!(world.is_released(), "the release has left, too");
 }
 
 /// So it is where a transaction that stays open reads the row: it is older, so that it goes first.
