@@ -112,6 +112,12 @@ pub(crate) fn subject(prefix: &str) -> String {
     format!("{what} `{name}`")
 }
 
+/// Returns true for the row of one member, or of its share: nobody but the instance of that id wants it.
+pub(crate) fn is_of_one_member(key: &str) -> bool {
+    let words = key.strip_prefix(RESERVED).and_then(|rest| rest.split_once(':'));
+    matches!(words, Some(("member" | "share", _)))
+}
+
 /// Returns the beginning of the keys of the rows of a lock's readers.
 pub(crate) fn readers_prefix(name: &str) -> String {
     format!("{}/", writer_key(name))

@@ -20,9 +20,11 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::Meter;
+use super::namesake::Namesake;
 use super::row::{LockRow, UnderWay};
 use super::waiters::{End, Heard, Leaving, Occupied, ReleaseNote, WaitMode, Waiter, Waiters};
 use crate::error::{Error, Outcome, ReleaseOutcome, TermEnd, panic_message};
+use crate::names::{is_of_one_member, subject};
 use crate::settings::Settings;
 use crate::term::{Failing, Log, Published, succession};
 use crate::token::FencingToken;
@@ -83,6 +85,7 @@ pub(crate) struct Driver<R> {
     is_seized: bool,
     /// The row that the last attempt displaces, and whether it says so.
     displaced: Option<(Row, bool)>,
+    namesake: Namesake,
     /// The release of the last term, until it is over.
     leaving: Option<Leaving>,
     last_term_end: TermEnd,
@@ -149,6 +152,7 @@ impl<R: LockRow> Driver<R> {
             was_aborted: false,
             is_seized: false,
             displaced: None,
+            namesake: Namesake::default(),
             leaving: None,
             last_term_end: TermEnd::Abandoned,
             finished: false,
@@ -378,6 +382,8 @@ impl<R: LockRow> Driver<R> {
                 if what == Failing::Writes {
                     self.was_aborted = false;
                     self.succeeded(Failing::Writes, "contact");
+                } else if self.is_of_namesake(&answer) {
+                    self.tell_namesake();
                 } else if self.is_anothers(&answer) {
                     self.was_aborted = false;
                     self.succeeded(Failing::Writes, "another holds: there is nothing to write");
@@ -420,6 +426,31 @@ impl<R: LockRow> Driver<R> {
         !row.is_released()
             && row.writer.nonce().is_none_or(|nonce| nonce.instance != self.nonce)
             && row.vacant_from(id, timing.lease) > *read_at
+    }
+
+    /// Returns true if another instance under this id has kept a member's row for a lease.
+    fn is_of_namesake(&mut self, answer: &Answer) -> bool {
+        let Answer::Observed(Observation { row, read_at, .. }) = answer else { return false };
+        let Settings { name, id, timing, .. } = &*self.settings;
+        match row.as_ref().filter(|row| row.writer.id() == Some(&**id)) {
+            Some(row) if is_of_one_member(name) && self.is_anothers(answer) => {
+                self.namesake.has_row(row, *read_at, timing.lease)
+            }
+            _ => {
+                self.namesake.is_gone();
+                false
+            }
+        }
+    }
+
+    fn tell_namesake(&mut self) {
+        let Settings { name, id, .. } = &*self.settings;
+        let rule = "another live member has this id, and this one waits for its end";
+        let error = Error::config(format!("{}: id `{id}`: {rule}", subject(name)));
+        self.published.health_record().failed(Failing::Writes, &error);
+        if self.namesake.tells() {
+            self.log.has_namesake(&error);
+        }
     }
 
     fn obey(&mut self, command: Command) -> Event {

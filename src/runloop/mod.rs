@@ -4,6 +4,7 @@
 pub(crate) mod contract;
 mod drive;
 mod metrics;
+mod namesake;
 mod role;
 mod row;
 mod waiters;

@@ -172,6 +172,11 @@ impl Log {
         });
     }
 
+    pub(crate) fn has_namesake(&self, error: &Error) {
+        let (lock, id) = self.names();
+        say(|| tracing::warn!(lock, id, %error, "two instances have the same id"));
+    }
+
     /// `by` says what the end of the failures was.
     pub(crate) fn recovered(&self, act: &'static str, over: Recovered, by: &'static str) {
         let (lock, id) = self.names();

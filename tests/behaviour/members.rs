@@ -6,7 +6,9 @@ use spindle::fleet::{Builder, Member};
 use spindle::{CancellationToken, LockTable, RunHandle};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
+use tracing::Level;
 
+use crate::log::Log;
 use crate::world::{EVENTUALLY, FOUR_COLUMNS, LEASE, NOW, World, cells, timed, until};
 
 struct Joined {
@@ -65,7 +67,7 @@ async fn members_are_seen_while_they_live_and_leave_no_row() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_crashed_is_shown_until_its_lease_is_over_and_watching_joins_nothing() {
+async fn a_member_thatcrashed_is_shown_until_its_lease_is_over_and_watching_joins_nothing() {
     let world = World::start().await;
     let (_a, _b) = (join(&world, "a").await, join(&world, "b").await);
     let mut watch = world.table().members("orders");
@@ -131,6 +133,40 @@ async fn of_two_with_one_id_one_is_a_member_at_a_time() {
     first.leave().await;
     second.is_live().await;
     assert_eq!(ids(&world.table()).await, ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_with_one_id_the_second_says_so_after_a_lease_in_log_and_health() {
+    let (log, _guard) = Log::capture();
+    let world = World::start().await;
+    let first = join(&world, "a").await;
+    let second = Joined::start(world.member("a"));
+    sleep(LEASE / 2).await;
+    assert!(second.member.health().trouble.is_none(), "it may be a former life that dies");
+    sleep(LEASE * 5).await;
+    let told = log.the("two instances have the same id");
+    assert!(told.level == Level::WARN && told.says("group `orders`: id `a`"), "{told:?}");
+    let health = second.member.health();
+    assert!(!health.is_ready() && health.is_alive(), "{health:?}");
+    let trouble = health.trouble.unwrap().error.to_string();
+    assert!(trouble.contains("another live member has this id"), "{trouble}");
+    assert!(first.member.health().is_ready(), "{:?}", first.member.health());
+    first.leave().await;
+    second.is_live().await;
+    assert!(second.member.health().is_ready(), "{:?}", second.member.health());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_comes_back_under_its_id_before_its_lease_is_over_warns_of_nobody() {
+    let (log, _guard) = Log::capture();
+    let world = World::start().await;
+    let (crashed, session) = world.known(|| Joined::start(world.member("a"))).await;
+    crashed.is_live().await;
+    world.cut_off(&session);
+    let back = join(&world, "a").await;
+    sleep(LEASE * 3).await;
+    assert_eq!(log.saying("the same id").len(), 0, "{:#?}", log.lines());
+    assert!(back.member.health().is_ready(), "{:?}", back.member.health());
 }
 
 #[tokio::test(start_paused = true)]
