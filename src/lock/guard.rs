@@ -88,7 +88,9 @@ impl Spindle {
     /// process that acquires again at once after a release may win over others that wait.
     ///
     /// A caller that has the lock is no exception: one that waits for a second guard, while it has
-    /// the first, waits for itself. Pass the guard on instead.
+    /// the first, waits for itself. Pass the guard on instead. Nothing tells such a call from that of
+    /// another caller who awaits a turn, so it is no error. The text of
+    /// [`acquire_within`](Spindle::acquire_within)'s says that this very instance has the lock.
     ///
     /// ```no_run
     /// # async fn tick() {}
@@ -134,15 +136,23 @@ impl Spindle {
     /// # Errors
     ///
     /// As `acquire`; and [`is_not_acquired`](Error::is_not_acquired) when the time is over, with
-    /// what stood in the way last, such as a refusal by Spanner, if something did. A `limit` of
+    /// what stood in the way last, if something did: a refusal by Spanner, or a guard of this very
+    /// instance. A `limit` of
     /// zero or of more than a year is refused, and any outside of a tokio runtime.
     ///
     /// # Cancellation safety
     ///
     /// As `acquire`.
     pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
-        let trouble = || self.published().health_record().last_cause();
+        let trouble = || self.published().health_record().last_cause().or_else(|| self.held_here());
         within(limit, self.name(), "try_acquire", self.acquire(), trouble).await
+    }
+
+    /// Returns what stands in the way of a caller while another one of this instance has the lock.
+    fn held_here(&self) -> Option<Error> {
+        let token = self.has_lock()?;
+        let cure = "release or drop that guard first, or pass it on";
+        Some(Error::config(format!("a guard of this very instance has it, token {token}; {cure}")))
     }
 
     /// Polls once, and takes the lock if it is vacant: never held, released, or expired, however

@@ -88,6 +88,45 @@ async fn those_who_wait_in_one_process_hold_one_after_the_other_in_their_order()
     assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "{tokens:?}");
 }
 
+/// Its own callers wait for the next turn: another process has a poll interval to take it.
+#[tokio::test(start_paused = true)]
+async fn one_that_lets_go_leaves_the_lock_to_others_before_its_own_who_wait() {
+    let world = World::start().await;
+    let (a, b) = (spindle(&world, "a"), spindle(&world, "b"));
+    let mut won_by_others = 0;
+    for _ in 0..16 {
+        let guard = acquire(&a).await;
+        let [own, other] = [a.clone(), b.clone()].map(|lock| {
+            tokio::spawn(async move {
+                let guard = acquire(&lock).await;
+                let token = guard.token();
+                guard.release().await;
+                token
+            })
+        });
+        sleep(LEASE).await;
+        guard.release().await;
+        let (own, other) = (own.await.unwrap(), other.await.unwrap());
+        won_by_others += u32::from(other < own);
+    }
+    assert!(won_by_others >= 2, "{won_by_others} of 16");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_waits_for_its_own_guard_is_told_so_when_its_time_is_over() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let guard = acquire(&lock).await;
+    let refused = lock.acquire_within(LEASE).await.unwrap_err();
+    assert!(refused.is_not_acquired(), "{refused}");
+    let told = format!("a guard of this very instance has it, token {}", guard.token());
+    assert!(refused.to_string().contains(&told), "{refused}");
+    // The same call is right where another task gives the lock back in time.
+    let again = lock.acquire_within(LEASE);
+    let (again, _) = tokio::join!(again, guard.release());
+    again.unwrap().release().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn dropping_a_guard_frees_the_lock_soon() {
     let world = World::start().await;
