@@ -221,3 +221,21 @@ async fn back_off(orders: &Orders, pause: Duration) {
         () = sleep(pause) => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pauses_grow_until_a_task_has_run_for_the_longest() {
+        let (first, longest) = (Duration::from_secs(1), Duration::from_secs(8));
+        let options = LeadOptions::default().pauses(first, longest);
+        let mut pauses = Pauses { next: first, options };
+        let grown: Vec<Duration> = (0..6).map(|_| pauses.next()).collect();
+        assert!(grown[0] <= first && grown[5] > longest / 2, "{grown:?}");
+        pauses.task_ran(longest - Duration::from_millis(1));
+        assert!(pauses.next() > longest / 2, "a short run is no success");
+        pauses.task_ran(longest);
+        assert!(pauses.next() <= first);
+    }
+}

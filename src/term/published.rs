@@ -172,6 +172,39 @@ mod tests {
         assert_eq!(format!("{term:?}"), format!("{identity}Some(OutOfContact), .. }}"));
     }
 
+    /// Asks the published state at each wake, and keeps the answers.
+    #[derive(Debug)]
+    struct Asks(Arc<Published>, Mutex<Vec<Option<FencingToken>>>);
+
+    impl std::task::Wake for Asks {
+        fn wake(self: Arc<Asks>) {
+            self.1.lock().unwrap().push(self.0.has_lock());
+        }
+    }
+
+    #[test]
+    fn who_hears_of_an_end_finds_that_nothing_is_held() {
+        let published = Published::new(Clock::system(), "job".into(), "locktable".into());
+        let published = Arc::new(published);
+        let token = FencingToken::from_nanoseconds(7);
+        published.began(token, Writer::successor("a"), Moment(Duration::MAX));
+        let term = published.term().unwrap();
+        let asks = Arc::new(Asks(Arc::clone(&published), Mutex::default()));
+        let waker = std::task::Waker::from(Arc::clone(&asks));
+        let mut context = std::task::Context::from_waker(&waker);
+        let mut cancelled = std::pin::pin!(term.cancelled());
+        assert!(cancelled.as_mut().poll(&mut context).is_pending());
+        let mut watch = published.watch();
+        let mut changes = std::pin::pin!(async {
+            watch.next().await;
+            watch.next().await
+        });
+        assert!(changes.as_mut().poll(&mut context).is_pending());
+        published.ended(TermEnd::OutOfContact);
+        let answers = asks.1.lock().unwrap();
+        assert!(answers.len() >= 2 && answers.iter().all(Option::is_none), "{answers:?}");
+    }
+
     /// Nothing runs here that could end the term when its time is over.
     #[tokio::test(start_paused = true)]
     async fn a_term_is_cancelled_by_the_clock_before_anybody_says_so() {

@@ -249,6 +249,77 @@ async fn resigning_waits_for_the_task_and_another_leads_then() {
     }
 }
 
+/// A task that stops no sooner than it may.
+fn stops_when_told(gate: &CancellationToken, tally: &Tally) -> impl FnMut(Term) -> Slow + use<> {
+    let (gate, tally) = (gate.clone(), tally.clone());
+    move |term: Term| {
+        let (gate, working) = (gate.clone(), tally.begin(&term));
+        Box::pin(async move {
+            let _working = working;
+            term.cancelled().await;
+            gate.cancelled().await;
+        })
+    }
+}
+
+type Slow = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+#[tokio::test(start_paused = true)]
+async fn a_later_resignation_without_a_successor_leaves_the_one_that_was_named() {
+    let world = World::start().await;
+    let (lock, cancel) = (spindle(&world, "a"), CancellationToken::new());
+    let (tally, mut began) = Tally::new();
+    let gate = CancellationToken::new();
+    let leading = lead(&lock, &cancel, stops_when_told(&gate, &tally));
+    began.next().await;
+    let (named, unnamed) = (lock.clone(), lock.clone());
+    let named = tokio::spawn(async move { named.resign_to("b").await });
+    sleep(Duration::from_millis(10)).await;
+    let unnamed = tokio::spawn(async move { unnamed.resign().await });
+    sleep(Duration::from_millis(10)).await;
+    gate.cancel();
+    assert!(named.await.unwrap().unwrap() && unnamed.await.unwrap());
+    assert_eq!(world.row(LOCK).unwrap().writer.as_deref(), Some(">b"));
+    cancel.cancel();
+    leading.ends().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resignation_from_a_term_that_was_lost_is_not_carried_out_on_the_next() {
+    let world = World::start().await;
+    let (lock, cancel) = (spindle(&world, "a"), CancellationToken::new());
+    let (tally, mut began) = Tally::new();
+    let gate = CancellationToken::new();
+    let leading = lead(&lock, &cancel, stops_when_told(&gate, &tally));
+    let first = began.next().await;
+    let resigning = lock.clone();
+    let resigning = tokio::spawn(async move { resigning.resign_to("b").await });
+    sleep(Duration::from_millis(10)).await;
+    world.table().evict(LOCK).await.unwrap();
+    let resigned = timeout(EVENTUALLY, resigning).await.expect("it is answered");
+    assert!(!resigned.unwrap().unwrap(), "nobody resigned from that term");
+    gate.cancel();
+    assert!(began.next().await > first);
+    cancel.cancel();
+    leading.ends().await.unwrap();
+    assert_eq!(world.row(LOCK).unwrap().writer.as_deref(), Some(""), "free for all");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_under_a_watchdog_is_stopped_when_its_term_is_lost() {
+    let world = World::start().await;
+    let (lock, cancel) = (spindle(&world, "a"), CancellationToken::new());
+    let (tally, mut began) = Tally::new();
+    let options = LeadOptions::default().watchdog(LEASE * 100);
+    let leading = lead_with(options, &lock, &cancel, move |term: Term| tally.clone().deaf(term));
+    began.next().await;
+    world.table().seize(LOCK).await.unwrap();
+    let (_, waited) = timed(began.next()).await;
+    assert!(waited < LEASE * 3, "{waited:?}");
+    cancel.cancel();
+    leading.ends().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_resigned_leaves_the_lock_to_others_for_a_lease() {
     let world = World::start().await;
