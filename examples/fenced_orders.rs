@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
 use spindle::google_cloud_spanner::key::KeySet;
+use spindle::google_cloud_spanner::model::transaction_options::read_write::ReadLockMode;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::statement::Statement;
@@ -101,7 +102,9 @@ async fn in_transaction(client: &DatabaseClient, fence: &Fence, id: &str) -> Res
 /// Somebody else runs the transaction; the check goes first.
 async fn with_check(client: &DatabaseClient, fence: &Fence, id: &str) -> Result<(), Failure> {
     let (fence, order) = (fence.clone(), order(id));
-    let runner = client.read_write_transaction().build();
+    // Optimistic: if this process dies, its transaction keeps no lock that the next leader waits for.
+    let runner =
+        client.read_write_transaction().set_read_lock_mode(ReadLockMode::Optimistic).build();
     let committed = runner.run(move |transaction: ReadWriteTransaction| {
         let (fence, order) = (fence.clone(), order.clone());
         async move {
@@ -115,7 +118,9 @@ async fn with_check(client: &DatabaseClient, fence: &Fence, id: &str) -> Result<
 /// Somebody writes DML; the fence is a condition of the statement.
 async fn with_dml(client: &DatabaseClient, fence: &Fence, id: &str) -> Result<(), Failure> {
     let (fence, id) = (fence.clone(), id.to_string());
-    let runner = client.read_write_transaction().build();
+    // Optimistic: if this process dies, its transaction keeps no lock that the next leader waits for.
+    let runner =
+        client.read_write_transaction().set_read_lock_mode(ReadLockMode::Optimistic).build();
     let committed = runner.run(move |transaction: ReadWriteTransaction| {
         let (fence, id) = (fence.clone(), id.clone());
         async move {

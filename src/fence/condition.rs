@@ -104,11 +104,14 @@ impl Fence {
     ///
     /// If it isn't, the transaction is poisoned too: a caller that ignores the result can't commit.
     /// It costs one read, which may carry the transaction's begin, and doesn't contend with
-    /// heartbeats: they write another column. The read keeps the next term from beginning until
-    /// the transaction ends, so do it late and keep the transaction short. If its process dies in
-    /// the middle, a takeover waits until Spanner gives up on the transaction, after 10 s. It may
-    /// then wait for a pause of up to 10 s more, since failed attempts are repeated ever more
-    /// seldom.
+    /// heartbeats: they write another column.
+    ///
+    /// Read optimistically (`set_read_lock_mode(ReadLockMode::Optimistic)`): then the transaction
+    /// holds no lock before its commit. A pessimistic read, the client's default, keeps the next
+    /// term from beginning until the transaction ends, so do it last and keep the transaction
+    /// short. If its process dies in the middle, a takeover waits until Spanner gives up on the
+    /// transaction, after 10 s. It may then wait for a pause of up to 10 s more, since failed
+    /// attempts are repeated ever more seldom.
     ///
     /// The transaction must be SERIALIZABLE, which is the client's default: under REPEATABLE READ
     /// nothing orders the read before the next term's begin.

@@ -1,10 +1,15 @@
 //! Taking over from a holder that died or let go.
 
+use std::future::pending;
 use std::time::Duration;
 
+use spindle::google_cloud_spanner::model::transaction_options::read_write::ReadLockMode;
 use spindle::google_cloud_spanner::mutation::Mutation;
+use spindle::google_cloud_spanner::statement::Statement;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::world::{
@@ -167,5 +172,81 @@ async fn old_takeover_rows_are_swept_and_nothing_else_is() {
     assert!(takeovers <= 2, "the last takeover row, and the row that looks like one: {names:?}");
     for name in others.iter().chain(&[LOCK]) {
         assert!(names.iter().any(|found| found == name), "{name} is gone: {names:?}");
+    }
+}
+
+/// How a transaction of one's own, which has read an order, stands when its process dies.
+#[derive(Clone, Debug)]
+enum Dying {
+    /// It has checked the fence at first, with these reads.
+    CheckedFirst(ReadLockMode),
+    /// It would have checked the fence at last.
+    Unchecked,
+}
+
+/// Leaves such a transaction open, for as long as the result is kept.
+async fn left_open(world: &World, holder: &Contender, dying: Dying) -> JoinSet<()> {
+    let (client, fence) = (world.client().await, holder.lock.term().unwrap().fence());
+    let (mode, is_checked) = match dying {
+        Dying::CheckedFirst(mode) => (mode, true),
+        Dying::Unchecked => (ReadLockMode::Pessimistic, false),
+    };
+    let (reached, mut is_reached) = mpsc::channel(1);
+    let mut process = JoinSet::new();
+    process.spawn(async move {
+        let runner = client.read_write_transaction().set_read_lock_mode(mode).build();
+        let run = runner.run(move |transaction: ReadWriteTransaction| {
+            let (fence, reached) = (fence.clone(), reached.clone());
+            async move {
+                if is_checked {
+                    fence.check(&transaction).await?;
+                }
+                let read = Statement::builder("SELECT id FROM orders").build();
+                drop(transaction.execute_query(read).await?.next().await);
+                let _is_heard = reached.send(()).await;
+                pending::<spindle::google_cloud_spanner::Result<()>>().await
+            }
+        });
+        drop(run.await);
+    });
+    is_reached.recv().await.unwrap();
+    process
+}
+
+/// The figures of `docs/agent.md`.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_dies_in_its_own_transaction_costs_a_lease_unless_that_holds_the_fence() {
+    const SHORT: Duration = Duration::from_secs(3);
+    const PHASES: u32 = 12;
+    let transactions = [
+        Dying::CheckedFirst(ReadLockMode::Pessimistic),
+        Dying::CheckedFirst(ReadLockMode::Optimistic),
+        Dying::Unchecked,
+    ];
+    for dying in transactions {
+        let mut waited = Vec::new();
+        for phase in 0..PHASES {
+            let world = World::start().await;
+            let contend = |id| Contender::run(world.lock(id).lease(SHORT));
+            let holder = contend("holder");
+            holder.holds().await;
+            let next = contend("next");
+            let session = world.holders_session().await;
+            sleep(SHORT * phase / PHASES).await;
+            let _process = left_open(&world, &holder, dying.clone()).await;
+            world.cut_off(&session);
+            let last_heartbeat = world.row(LOCK).unwrap().heartbeat.unwrap();
+            let began = i128::from(next.holds().await.as_nanoseconds());
+            waited.push(Duration::from_nanos(u64::try_from(began - last_heartbeat).unwrap()));
+        }
+        waited.sort();
+        let (least, most) = (waited[0], waited[waited.len() - 1]);
+        println!("{dying:?}: {least:?}, {:?}, {most:?}", waited[waited.len() / 2]);
+        if let Dying::CheckedFirst(ReadLockMode::Pessimistic) = dying {
+            // Spanner gives up on a transaction that has been idle for 10 s and is in the way.
+            assert!(least > SHORT * 3, "{dying:?}: {least:?}");
+        } else {
+            assert!(most <= SHORT + LATENESS, "{dying:?}: {most:?}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 // Writes one fenced order after the other, while it leads: leader.mjs DATABASE ID.
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Spanner } from '@google-cloud/spanner';
+import { Spanner, protos } from '@google-cloud/spanner';
 import { Fenced, Leader, check } from './spindle-agent.mjs';
 
 const [path, name] = process.argv.slice(2);
@@ -20,6 +20,8 @@ async function write(transaction, term) {
   }
 }
 
+// If this process dies before the commit, its transaction keeps no lock, and the next leader waits for the lease alone.
+const readLockMode = protos.google.spanner.v1.TransactionOptions.ReadWrite.ReadLockMode.OPTIMISTIC;
 const leader = new Leader('orders', name);
 for (;;) {
   const term = leader.term();
@@ -30,7 +32,7 @@ for (;;) {
   console.log('works', term.token);
   await sleep(500); // it prepares the order, and the process may be stopped for an hour
   try {
-    await orders.runTransactionAsync((transaction) => write(transaction, term));
+    await orders.runTransactionAsync({ readLockMode }, (transaction) => write(transaction, term));
     console.log('wrote', term.token);
   } catch (error) {
     console.log(error instanceof Fenced ? 'fenced' : 'failed', error.message);

@@ -5,8 +5,12 @@ import sys
 import time
 
 from google.cloud import spanner
+from google.cloud.spanner_v1 import TransactionOptions
 
 import spindle_agent
+
+# If this process dies before the commit, its transaction keeps no lock, and the next leader waits for the lease alone.
+OPTIMISTIC = TransactionOptions.ReadWrite.ReadLockMode.OPTIMISTIC
 
 
 def write(transaction, term, id):
@@ -27,7 +31,7 @@ def main(path, id):
         print("works", term["token"], flush=True)
         time.sleep(0.5)  # it prepares the order, and the process may be stopped for an hour
         try:
-            orders.run_in_transaction(write, term, id)
+            orders.run_in_transaction(write, term, id, read_lock_mode=OPTIMISTIC)
             print("wrote", term["token"], flush=True)
         except spindle_agent.Fenced as error:
             print("fenced", error, flush=True)

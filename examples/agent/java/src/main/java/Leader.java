@@ -1,6 +1,7 @@
 import com.google.cloud.spanner.DatabaseClient;
 import com.google.cloud.spanner.DatabaseId;
 import com.google.cloud.spanner.Mutation;
+import com.google.cloud.spanner.Options;
 import com.google.cloud.spanner.Spanner;
 import com.google.cloud.spanner.SpannerException;
 import com.google.cloud.spanner.SpannerOptions;
@@ -25,7 +26,9 @@ public final class Leader {
       Thread.sleep(500); // it prepares the order, and the process may be stopped for an hour
       try {
         orders
-            .readWriteTransaction()
+            // If this process dies before the commit, its transaction keeps no lock, and the next
+            // leader waits for the lease alone.
+            .readWriteTransaction(Options.optimisticLock())
             .run(
                 transaction -> {
                   term.check(transaction);
