@@ -205,6 +205,7 @@ pub mod job {
 
 /// The health of an instance: for probes, dashboards and people.
 pub mod health {
+    pub use crate::error::Contact;
     pub use crate::term::{Failing, Health, Role, Trouble};
 }
 

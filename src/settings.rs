@@ -18,6 +18,8 @@ pub(crate) const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// The longest time that a job has to stop once it has run for too long.
 const ONE_RUN_STOP_MAX: Duration = Duration::from_secs(30);
+/// The most of the default stop limit.
+const STOP_LIMIT_MAX: Duration = Duration::from_secs(5);
 /// The bounds of the default start limit. At the least, a slow answer keeps no node from starting the
 /// job.
 const START_LIMIT_MIN: Duration = Duration::from_secs(5);
@@ -162,14 +164,17 @@ impl LockBuilder {
         self
     }
 
-    /// Sets the time from one heartbeat to the next; by default half of the lease, which is the
-    /// most.
+    /// Sets the time from one heartbeat to the next; by default a third of the lease, at most half of
+    /// it.
     ///
-    /// A term outlives one lost heartbeat: a second attempt ends before the [renew
-    /// deadline](LockBuilder::renew_deadline). For that an attempt takes at most 0.13 of the lease
-    /// by default. A term also outlives an outage of 0.14 of the lease in which requests vanish,
-    /// or of 0.25 in which they are refused. With an interval of a third of the lease these are
-    /// 0.22 and 0.42.
+    /// The answer to a heartbeat counts until the [renew deadline](LockBuilder::renew_deadline) of
+    /// its term, and no other one leaves before. One that failed is repeated promptly. So with each
+    /// interval a term outlives, in parts of its lease:
+    ///
+    /// | interval | requests a lease | heartbeats that take | an outage that refuses them | one that holds them back |
+    /// | --- | --- | --- | --- | --- |
+    /// | a third | 6 | 0.39 | 0.42 | 0.46 |
+    /// | half | 4 | 0.29 | 0.25 | 0.29 |
     pub fn heartbeat_interval(mut self, interval: Duration) -> LockBuilder {
         self.heartbeat_interval = Some(interval);
         self
@@ -204,16 +209,17 @@ impl LockBuilder {
         self
     }
 
-    /// Sets how long ending may take, release included; by default 5 s or the lease, whichever is
-    /// shorter. A lock that could not be released by then expires like after a crash.
+    /// Sets how long ending may take, release included. By default a release is tried for as long as
+    /// the term protects the row: a lease, and for a [`run_once`](LockBuilder::run_once) its
+    /// `at_most`. A lock that could not be released by then expires like after a crash.
     pub fn release_limit(mut self, limit: Duration) -> LockBuilder {
         self.release_limit = Some(limit);
         self
     }
 
     /// Sets how long a task of [`lead`](crate::Spindle::lead) may take to stop once it was told to,
-    /// while the lock is kept for it. Then it is aborted. By default the release limit; at most a
-    /// day.
+    /// while the lock is kept for it. Then it is aborted. By default 5 s, or the lease or the
+    /// release limit where one of these is shorter; at most a day.
     pub fn stop_limit(mut self, limit: Duration) -> LockBuilder {
         self.stop_limit = Some(limit);
         self
@@ -263,7 +269,7 @@ impl LockBuilder {
     /// # Cost
     ///
     /// An ordinary contender sends one read a poll and writes nothing. A ranked one also keeps a
-    /// row `spindle:member:<lock>/<id>` by heartbeats. That is a write each half of the lease, by two
+    /// row `spindle:member:<lock>/<id>` by heartbeats. That is a write each third of the lease, by two
     /// requests that it shares with the other locks of its [`LockTable`](crate::LockTable). At a
     /// vacancy each poll is two reads. A leader that preempts reads the members at each poll
     /// interval.
@@ -401,7 +407,7 @@ impl LockBuilder {
             );
         }
         let timing = self.timing().map_err(refusal)?;
-        let stop_limit = self.stop_limit.unwrap_or(timing.release_limit);
+        let stop_limit = self.stop_limit.unwrap_or(timing.release_limit.min(STOP_LIMIT_MAX));
         check_limit("stop limit", stop_limit, LEASE_MAX).map_err(refusal)?;
         let rank = self.rank(&id)?;
         Ok(Settings {

@@ -528,7 +528,8 @@ impl LockTable {
     /// [`run_once`](crate::LockBuilder::run_once). If the process exits without this wait, such an
     /// attempt may leave the lock held for a lease.
     ///
-    /// Each instance takes no longer than its [release limit](crate::LockBuilder::release_limit).
+    /// Each instance takes no longer than its [release limit](crate::LockBuilder::release_limit), which
+    /// is a lease by default.
     ///
     /// ```no_run
     /// # async fn tool(table: spindle::LockTable) -> spindle::Result<()> {

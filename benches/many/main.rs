@@ -164,7 +164,7 @@ async fn kill_to_held(server: &mut Server, count: usize) -> Result<(), Failure> 
         "many-waiting: ok locks={count} requests_a_poll={:.1}",
         (of_both - of_holder) * POLL_INTERVAL.as_secs_f64()
     );
-    // SIGKILL, on Unix. The lease counts from the last heartbeat, up to half a lease earlier: so
+    // SIGKILL, on Unix. The lease counts from the last heartbeat, up to a third of a lease earlier: so
     // what follows may be negative.
     holder[0].child.kill()?;
     let start = Instant::now();

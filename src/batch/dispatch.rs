@@ -1,6 +1,6 @@
 //! The only task that sends. It decides what leaves when, and what to do if no answer comes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,11 @@ const ABORTED_PAUSE: Duration = Duration::from_millis(2);
 /// One row in trouble aborts the commit of all.
 const READS_MAX: u32 = 60;
 const COMMITS_MAX: u32 = 2;
+/// The part of their patience for which heartbeats wait, before they go in parts, where requests go
+/// one at a time.
+const SLOW_APART: u32 = 3;
+/// So many of the last transactions that were answered tell how fast the server is.
+const ANSWERS: usize = 8;
 /// The most turns that the batcher leaves to those who woke at the same moment and have acts to add.
 const TURNS_MAX: usize = 16;
 
@@ -46,6 +51,8 @@ pub(crate) struct Dispatcher {
     in_flight: BTreeMap<u64, InFlight>,
     responses: FuturesUnordered<BoxFuture<'static, (u64, Response)>>,
     sent: u64,
+    /// How long the last transactions took that were answered.
+    took: VecDeque<Duration>,
     random: SmallRng,
 }
 
@@ -83,6 +90,7 @@ impl Dispatcher {
             in_flight: BTreeMap::new(),
             responses: FuturesUnordered::new(),
             sent: 0,
+            took: VecDeque::new(),
             random,
         }
     }
@@ -145,9 +153,11 @@ impl Dispatcher {
         ops.iter().for_each(|op| op.leaves(ops.len() == 1));
         let is_parted = batch.class == Class::Heartbeats && ops.len() > 1;
         // Where requests go one at a time, the server is slow and no row holds it up.
-        let shares = if self.queues.is_apart(now) { 1 } else { 3 };
-        let parts =
-            if is_parted { Parts::From(now + shortest(ops) / shares) } else { Parts::Never };
+        let patience = shortest(ops) * if self.queues.is_apart(now) { SLOW_APART } else { 1 };
+        // A server that is slow is so for all, a row for its own request.
+        let quickest = self.took.iter().min().copied().unwrap_or_default();
+        let slow_from = now + patience.max(quickest * 2);
+        let parts = if is_parted { Parts::From(slow_from) } else { Parts::Never };
         let (store, sent_batch) = (Arc::clone(&self.store), Arc::clone(&batch));
         self.sent += 1;
         let request = self.sent;
@@ -167,6 +177,10 @@ impl Dispatcher {
     fn arrived(&mut self, request: u64, back: Response) {
         let Some(request) = self.in_flight.remove(&request) else { return };
         let (batch, was_parted) = (&request.batch, request.was_parted());
+        if batch.class != Class::Polls && back.reply != Reply::Silence {
+            self.took.truncate(ANSWERS - 1);
+            self.took.push_front(request.sent.elapsed());
+        }
         if !was_parted {
             self.queues.arrived(batch, request.sent, back.reply);
             if self.repeats_whole(&request, back.commit) {
@@ -299,8 +313,9 @@ impl InFlight {
     }
 }
 
+/// Returns from when on a request with these acts counts as slow.
 fn shortest(ops: &[Arc<Op>]) -> Duration {
-    ops.iter().map(|op| op.limit).min().unwrap_or_default()
+    ops.iter().map(|op| op.patience).min().unwrap_or_default()
 }
 
 async fn at(next: Option<Instant>) {
@@ -327,7 +342,11 @@ mod tests {
         let batchers = Batchers::new(Arc::new(Budget::new()));
         let look = |lock: u32| {
             let handle = batchers.handle(&store, lock.to_string().into(), 1);
-            handle.send(OpKind::Observe { is_first: true }, Duration::from_secs(3))
+            handle.send(
+                OpKind::Observe { is_first: true },
+                Duration::from_secs(3),
+                Duration::from_secs(3),
+            )
         };
         let (first, mut others) = (tokio::spawn(look(0)), Vec::new());
         for lock in 1..10_000 {
@@ -352,7 +371,7 @@ mod tests {
         let handles = ["a", "b"].map(|lock| batchers.handle(&store, lock.into(), 1));
         let look = || OpKind::Observe { is_first: false };
         let limit = Duration::from_secs(3);
-        let polls = handles.each_ref().map(|handle| handle.send(look(), limit));
+        let polls = handles.each_ref().map(|handle| handle.send(look(), limit, limit));
         for poll in polls {
             let outcome = poll.await;
             assert_eq!(outcome.answer, Answer::NotApplied);
@@ -361,7 +380,7 @@ mod tests {
         }
         tokio::time::advance(Duration::from_secs(10)).await;
         for handle in &handles {
-            let outcome = handle.send(look(), limit).await;
+            let outcome = handle.send(look(), limit, limit).await;
             assert!(matches!(outcome.answer, Answer::Observed(_)), "{:?}", outcome.answer);
         }
     }

@@ -153,17 +153,19 @@ impl BatchHandle {
         self.history.repeats();
     }
 
-    /// Hands over an act, at once; the future is the answer, in not much more than `limit`.
+    /// Hands over an act, at once; the future is the answer, in not much more than `limit`. A
+    /// request for it that takes longer than `patience` counts as slow.
     ///
     /// Dropping the future takes the act back if it hasn't left yet.
     pub(crate) fn send(
         &self,
         kind: OpKind,
         limit: Duration,
+        patience: Duration,
     ) -> impl Future<Output = Outcome> + Send + use<> {
         let (history, histories) = (Arc::clone(&self.history), Arc::clone(&self.histories));
         let holding = history.holding(kind.class());
-        let (op, answer) = Op::new(Arc::clone(&self.lock), kind, limit, holding);
+        let (op, answer) = Op::new(Arc::clone(&self.lock), kind, (limit, patience), holding);
         if self.inbox.send(Arc::clone(&op)).is_err() {
             let error = Error::new(Kind::Abandoned { lock: op.lock.to_string() });
             op.answer(Outcome::failed(Answer::NotApplied, error));
@@ -207,8 +209,9 @@ mod tests {
         let (dead, alive) = (runtime(), runtime());
         // Nothing drives it from here on.
         let first = dead.block_on(async { batchers.handle(&store, "a".into(), 1) });
-        let outcome = alive
-            .block_on(async { batchers.handle(&store, "b".into(), 1).send(look(), LIMIT).await });
+        let outcome = alive.block_on(async {
+            batchers.handle(&store, "b".into(), 1).send(look(), LIMIT, LIMIT).await
+        });
         assert!(matches!(outcome.answer, Answer::Observed(_)), "{:?}", outcome.error);
         drop(first);
     }
@@ -218,7 +221,7 @@ mod tests {
         let (batchers, start) = (Batchers::new(Arc::new(Budget::new())), Instant::now());
         let store = Arc::new(Reads(|| true)) as Arc<dyn Store>;
         let handle = batchers.handle_on(&store, "a".into(), 1, drop);
-        let outcome = handle.send(look(), LIMIT).await;
+        let outcome = handle.send(look(), LIMIT, LIMIT).await;
         assert_eq!((outcome.answer, start.elapsed()), (Answer::NotApplied, Duration::ZERO));
         assert!(outcome.error.unwrap().to_string().contains("lock `a`"));
     }
@@ -255,7 +258,7 @@ mod tests {
             let start = Instant::now();
             while start.elapsed() < Duration::from_secs(10) {
                 // It may fail without having left.
-                let _ = handle.send(look(), LIMIT).await;
+                let _ = handle.send(look(), LIMIT, LIMIT).await;
             }
         });
         futures_util::future::join_all(asking).await;

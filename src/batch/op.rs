@@ -107,9 +107,11 @@ impl OpKind {
 pub(crate) struct Op {
     pub(crate) lock: Arc<str>,
     pub(crate) kind: OpKind,
-    /// All the time that the act has.
-    pub(crate) limit: Duration,
+    /// When it was asked for, and until when it has time.
+    pub(crate) asked: Instant,
     pub(crate) deadline: Instant,
+    /// A request for it that takes longer counts as slow.
+    pub(crate) patience: Duration,
     /// True if the lock's act before this one failed.
     pub(crate) is_repeat: bool,
     /// How many acts of this kind in a row, the lock's last, may have held others up.
@@ -124,15 +126,17 @@ impl Op {
     pub(crate) fn new(
         lock: Arc<str>,
         kind: OpKind,
-        limit: Duration,
+        (limit, patience): (Duration, Duration),
         (is_repeat, failure_count): (bool, u32),
     ) -> (Arc<Op>, oneshot::Receiver<Outcome>) {
         let (waiting, answer) = oneshot::channel();
+        let asked = Instant::now();
         let op = Op {
             lock,
             kind,
-            limit,
-            deadline: Instant::now() + limit,
+            asked,
+            deadline: asked + limit,
+            patience,
             is_repeat,
             failure_count,
             waiting: Mutex::new(Some(waiting)),
@@ -155,11 +159,11 @@ impl Op {
         waiting.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 
-    /// Returns true if it is a heartbeat with too little time left for an answer: the next one,
-    /// which has all of it, serves better.
+    /// Returns true if it is a heartbeat with too little time left for an answer: its request would
+    /// only be in the way of others.
     pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
         let left = self.deadline.saturating_duration_since(now);
-        self.kind.class() == Class::Heartbeats && left < self.limit / 8
+        self.kind.class() == Class::Heartbeats && left < self.patience / 8
     }
 
     /// The first answer counts.
@@ -223,8 +227,8 @@ mod tests {
         let term = TermId { token: Timestamp(7), writer };
         let change = OpKind::Change(Change::Heartbeat { term, holder: None });
         let look = OpKind::Observe { is_first: false };
-        let (change, _answer) = Op::new("a".into(), change, limit, (false, 0));
-        let (look, _answer) = Op::new("a".into(), look, limit, (false, 0));
+        let (change, _answer) = Op::new("a".into(), change, (limit, limit), (false, 0));
+        let (look, _answer) = Op::new("a".into(), look, (limit, limit), (false, 0));
         assert_eq!(change.without_answer(), Answer::NotApplied);
         change.leaves(true);
         look.leaves(true);

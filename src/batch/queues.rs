@@ -12,8 +12,9 @@ use super::together::{Batch, fill_a_request};
 use super::waiting::Waiting;
 use super::window::{Growth, Pause};
 
-/// A heartbeat is late that has waited in the queue for this part of its limit.
-const LATE: u32 = 4;
+/// Heartbeats that have waited in the queue beyond their patience keep other requests back for so
+/// many times as long.
+const HELD_BACK: u32 = 3;
 
 /// How long transactions stay apart after the server has ended one for another: at first, and at
 /// most. After that they are tried side by side again.
@@ -183,9 +184,9 @@ impl Queues {
     /// Heartbeats wait for another request until this moment, then leave even if they end it.
     fn overtakes_at(&self) -> Option<Instant> {
         let heartbeats = self.of(Class::Heartbeats);
-        let limit = heartbeats.first()?.limit;
-        let share = if heartbeats.in_flight + heartbeats.isolated_in_flight > 0 { 1 } else { LATE };
-        Some(self.last_departed + limit / share)
+        let patience = heartbeats.first()?.patience;
+        let are_out = heartbeats.in_flight + heartbeats.isolated_in_flight > 0;
+        Some(self.last_departed + patience * if are_out { HELD_BACK } else { 1 })
     }
 
     /// Keeps terms from beginning for a while if heartbeats wait in the queue for too long, and
@@ -194,11 +195,10 @@ impl Queues {
         let waiting = self.class(Class::Heartbeats);
         waiting.drop_idle(now);
         let Some(first) = waiting.first_trusted() else { return };
-        let (limit, deadline) = (first.limit, first.deadline);
-        let waits_since = deadline.checked_sub(limit).unwrap_or(now);
-        if now.saturating_duration_since(waits_since) >= limit / LATE {
+        let (asked, patience) = (first.asked, first.patience);
+        if now.saturating_duration_since(asked) >= patience {
             let are_many = fill_a_request(waiting.trusted_ops());
-            self.late_until = self.late_until.max(now + limit);
+            self.late_until = self.late_until.max(now + patience * HELD_BACK);
             if are_many {
                 self.growth.pause(now);
             }
@@ -227,6 +227,7 @@ mod tests {
     use crate::error::Outcome;
 
     const LIMIT: Duration = Duration::from_secs(3);
+    const PATIENCE: Duration = Duration::from_millis(500);
 
     /// Acts that wait, and those who wait for them.
     struct Waiters {
@@ -279,7 +280,8 @@ mod tests {
         }
 
         fn add(&mut self, lock: &str, kind: OpKind, is_repeat: bool, failure_count: u32) {
-            let (op, answer) = Op::new(lock.into(), kind, LIMIT, (is_repeat, failure_count));
+            let (op, answer) =
+                Op::new(lock.into(), kind, (LIMIT, PATIENCE), (is_repeat, failure_count));
             self.queues.add(op);
             self.answers.push(answer);
         }
@@ -418,7 +420,7 @@ mod tests {
         waiters.gather().await;
         let sent = std::iter::from_fn(|| waiters.next_batch()).count();
         assert_eq!(sent, window);
-        tokio::time::advance(LIMIT / LATE).await;
+        tokio::time::advance(PATIENCE).await;
         waiters.add("b", begin(), false, 0);
         waiters.add("p", look(), false, 0);
         waiters.add("r", release(), false, 0);
@@ -428,7 +430,7 @@ mod tests {
         assert_eq!(waiters.next_batch().unwrap().0, Class::Heartbeats);
         assert_eq!(waiters.next_batch(), None, "they may be late again");
         let from = waiters.queues.next(Instant::now());
-        assert_eq!(from, Some(Instant::now() + LIMIT));
+        assert_eq!(from, Some(Instant::now() + PATIENCE * HELD_BACK));
         tokio::time::advance(PAUSE_MIN - Duration::from_millis(1)).await;
         waiters.add("c", begin(), false, 0);
         waiters.add("q", look(), false, 0);
@@ -451,7 +453,7 @@ mod tests {
         }
         let sent: Vec<_> = std::iter::from_fn(|| waiters.next_batch()).collect();
         assert_eq!((sent.len(), &*sent[0].1[0]), (window, "09000"), "in the order they came");
-        tokio::time::advance(LIMIT / LATE).await;
+        tokio::time::advance(PATIENCE).await;
         assert_eq!(waiters.next_batch(), None);
         for first in ["00000", "01000"] {
             waiters.arrived(unpaid(Class::Heartbeats), true);
@@ -463,7 +465,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_go_one_at_a_time_where_one_failed_beside_others_and_not_alone() {
         let mut waiters = Waiters::none();
-        let (part, _answer) = Op::new("a".into(), look(), LIMIT, (false, 0));
+        let (part, _answer) = Op::new("a".into(), look(), (LIMIT, PATIENCE), (false, 0));
         let alone = Batch::new(Class::Polls, vec![part], payment(Class::Polls));
         let alone = Batch { is_alone: true, repeats: 1, ..alone };
         waiters.add("r", release(), false, 0);
@@ -479,7 +481,7 @@ mod tests {
         assert_eq!(waiters.next_batch().unwrap().0, Class::Releases, "they take turns");
         assert_eq!(waiters.next_batch(), None, "it had failed for the others: they stay apart");
         waiters.add("h", heartbeat(), false, 0);
-        tokio::time::advance(LIMIT / LATE).await;
+        tokio::time::advance(PATIENCE).await;
         assert_eq!(
             waiters.next_batch().unwrap().0,
             Class::Heartbeats,

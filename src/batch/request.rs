@@ -202,7 +202,8 @@ mod tests {
     #[tokio::test]
     async fn rows_that_somebody_else_has_deleted_are_swept() {
         let limit = Duration::from_secs(1);
-        let (sweep, _answer) = Op::new("a".into(), OpKind::Sweep(Timestamp(7)), limit, (false, 0));
+        let (sweep, _answer) =
+            Op::new("a".into(), OpKind::Sweep(Timestamp(7)), (limit, limit), (false, 0));
         let batch = Batch::new(Class::Sweeps, vec![sweep], None);
         let response = send(&Reads(|| true), &batch, limit).await;
         let outcome = response.outcomes[0].as_ref().unwrap();

@@ -17,8 +17,8 @@ use super::window::Window;
 pub(crate) const GATHERING_MAX: Duration = Duration::from_millis(5);
 /// The longest time that several polls gather, unless one of them is somebody's first look.
 pub(crate) const POLLS_GATHERING_MAX: Duration = Duration::from_millis(25);
-/// An act gathers for no more than this part of its limit.
-const GATHERINGS: u32 = 32;
+/// An act gathers for no more than this part of its patience.
+const GATHERINGS: u32 = 8;
 
 /// The acts that wait for one kind of request.
 #[derive(Debug)]
@@ -129,8 +129,8 @@ impl Waiting {
             _ => return None,
         };
         let first = self.first_trusted()?;
-        let gathering = longest.min(first.limit / GATHERINGS);
-        Some(first.deadline - first.limit + gathering)
+        let gathering = longest.min(first.patience / GATHERINGS);
+        Some(first.asked + gathering)
     }
 
     /// A poll by itself has nobody to wait for. A caller that looks for the first time wants the lock now.

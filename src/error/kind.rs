@@ -509,7 +509,7 @@ pub(super) mod tests {
         type Boxed = Box<dyn std::error::Error + Send + Sync>;
         fn refused() -> Error {
             let (lock, token) = ("jobs".to_string(), FencingToken::from_nanoseconds(41));
-            Error::new(Kind::Fenced { lock, token, end: TermEnd::OutOfContact })
+            Error::new(Kind::Fenced { lock, token, end: TermEnd::OutOfContact { contact: None } })
         }
         let through_the_client = google_cloud_spanner::Error::from(refused());
         let errors: [(&str, Boxed); 9] = [

@@ -1,6 +1,7 @@
 //! Errors, and how acts and terms end.
 
 mod client;
+mod contact;
 mod kind;
 mod outcome;
 mod term_end;
@@ -8,6 +9,8 @@ mod text;
 
 pub(crate) use client::{Missing, code, is_definite, panic_message, with_causes};
 pub use client::{is_answer, told_by_client};
+pub(crate) use contact::Answers;
+pub use contact::Contact;
 pub use kind::{Error, Result, is_fenced};
 pub(crate) use kind::{Kind, TaskError};
 pub(crate) use outcome::Outcome;

@@ -1,7 +1,10 @@
 //! How a term ends, and what came of its release.
 
+use std::time::Duration;
+
 use spindle_protocol::{EndReason, Seen};
 
+use super::contact::Contact;
 use crate::token::FencingToken;
 
 /// Why a term ended.
@@ -24,7 +27,11 @@ pub enum TermEnd {
     },
     /// No heartbeat succeeded within the renew deadline. The time of a
     /// [`run_once`](crate::LockBuilder::run_once), which sends none, ends so too.
-    OutOfContact,
+    #[non_exhaustive]
+    OutOfContact {
+        /// How fast Spanner was, and what lease would do; none for a `run_once`.
+        contact: Option<Contact>,
+    },
     /// The lease ran out before anything could be said: the process or its machine was paused, or its
     /// runtime was blocked.
     Expired,
@@ -39,7 +46,7 @@ impl TermEnd {
             TermEnd::LetGo => "let_go",
             TermEnd::Lapsed => "lapsed",
             TermEnd::Superseded { .. } => "superseded",
-            TermEnd::OutOfContact => "out_of_contact",
+            TermEnd::OutOfContact { .. } => "out_of_contact",
             TermEnd::Expired => "expired",
             TermEnd::Abandoned => "abandoned",
         }
@@ -60,7 +67,7 @@ impl TermEnd {
             EndReason::Released => TermEnd::LetGo,
             EndReason::Lapsed => TermEnd::Lapsed,
             EndReason::Superseded(seen) => TermEnd::superseded(seen),
-            EndReason::OutOfContact => TermEnd::OutOfContact,
+            EndReason::OutOfContact => TermEnd::OutOfContact { contact: None },
             EndReason::Expired => TermEnd::Expired,
         }
     }
@@ -74,7 +81,11 @@ pub enum ReleaseOutcome {
     Released,
     /// The term had ended before, and there was nothing to release.
     EndedBefore(TermEnd),
-    /// No answer within the release limit: the lock is free once the lease has run out, if not
-    /// already.
-    Unacknowledged,
+    /// No answer within the release limit. Others may see the lock as held until its lease has run
+    /// out.
+    #[non_exhaustive]
+    Unacknowledged {
+        /// About how long that is yet.
+        held_for: Duration,
+    },
 }

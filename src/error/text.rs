@@ -119,7 +119,10 @@ fn write_end(f: &mut fmt::Formatter<'_>, end: Option<&TermEnd>) -> fmt::Result {
             };
         }
         Some(TermEnd::Superseded { by: None, .. }) => "superseded; the lock has no row now",
-        Some(TermEnd::OutOfContact) => "out of contact with spanner",
+        Some(TermEnd::OutOfContact { contact: Some(contact) }) => {
+            return write!(f, "out of contact with spanner: {contact}");
+        }
+        Some(TermEnd::OutOfContact { contact: None }) => "out of contact with spanner",
         Some(TermEnd::Abandoned) => "its loop is gone",
         Some(TermEnd::Expired) | None => "its lease ran out",
     })

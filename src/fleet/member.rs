@@ -77,7 +77,7 @@ impl Member {
     /// Joins the group, and stays in it until `cancel` is cancelled.
     ///
     /// The returned future resolves once this member has left, and its row is deleted. Dropping that
-    /// future lets the member go on. Its cost is that of a held lock: a heartbeat each half of a
+    /// future lets the member go on. Its cost is that of a held lock: a heartbeat each third of a
     /// lease. Outages are no errors: a member that could not be heard for a lease joins again under
     /// a new token.
     ///

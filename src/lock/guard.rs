@@ -218,7 +218,8 @@ impl Guard {
         Guard { term: grant.term, end: Some(grant.end), lock, _waiter_guard }
     }
 
-    /// Releases the lock and says what came of it, within the release limit.
+    /// Releases the lock and says what came of it, within the [release
+    /// limit](crate::LockBuilder::release_limit).
     ///
     /// [`has_lock`](Spindle::has_lock) is empty before the release is sent.
     ///
@@ -232,7 +233,7 @@ impl Guard {
     pub(crate) async fn release_with(mut self, note: ReleaseNote) -> ReleaseOutcome {
         // No loop runs in a child by `fork` that would answer.
         if self.term.check_process().is_err() {
-            return ReleaseOutcome::Unacknowledged;
+            return ReleaseOutcome::Unacknowledged { held_for: self.term.remaining() };
         }
         let (done, released) = oneshot::channel();
         // A message that could not be sent comes back, and must not be kept: it has the sender of

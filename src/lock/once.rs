@@ -24,6 +24,15 @@ use crate::token::FencingToken;
 pub enum JobOutcome<T> {
     /// The job ran here, and returned this.
     Ran(T),
+    /// The job ran here, but its release was not acknowledged within the [release
+    /// limit](LockBuilder::release_limit). Others may see it as running until its time is over.
+    #[non_exhaustive]
+    Unreleased {
+        /// What the job returned.
+        returned: T,
+        /// About how long others may see it as running yet.
+        held_for: Duration,
+    },
     /// It was not started: it runs elsewhere, or ran recently, or its last run was interrupted and
     /// its time is not over. This is that run, where the row tells.
     Skipped(Option<LastRun>),
@@ -112,7 +121,9 @@ impl LockBuilder {
     /// node that wins, **nobody runs the job** until a schedule asks again.
     ///
     /// The call itself can take longer. It waits until it knows whether it won the lock, to release
-    /// it then, but no longer than `at_most`.
+    /// it then, but no longer than `at_most`. After the job has ended, it waits until the release is
+    /// acknowledged: for as long as the row protects the run, or the [release
+    /// limit](LockBuilder::release_limit) that was set.
     ///
     /// # How it is kept
     ///
@@ -273,10 +284,12 @@ where
     // A panic before there is a task must leave its word in the row, too.
     let job = move |term| async move { job(term).await };
     match work::run(&guard, &orders, run.settings.stop_limit, job).await {
-        Ended::Returned(returned) => {
-            run.end(guard, "finished").await;
-            Ok(JobOutcome::Ran(returned))
-        }
+        Ended::Returned(returned) => Ok(match run.end(guard, "finished").await {
+            ReleaseOutcome::Unacknowledged { held_for } => {
+                JobOutcome::Unreleased { returned, held_for }
+            }
+            _ => JobOutcome::Ran(returned),
+        }),
         Ended::Panicked(message) => {
             let lock = guard.lock().to_string();
             run.end(guard, "panicked").await;
@@ -319,7 +332,7 @@ struct Run {
 
 impl Run {
     /// Releases the lock, reserved for no one until `at_least` after the start of the run.
-    async fn end(&self, guard: Guard, how: &str) {
+    async fn end(&self, guard: Guard, how: &str) -> ReleaseOutcome {
         let took = self.settings.clock.now().since(self.began);
         let token = guard.token();
         let id = &*self.settings.id;
@@ -328,6 +341,7 @@ impl Run {
         let note = ReleaseNote { next, info: Some(info) };
         let release = guard.release_with(note).await;
         say_unless_released(&self.settings, token, &release);
+        release
     }
 }
 

@@ -12,8 +12,8 @@ use google_cloud_gax::error::rpc::Code;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use spindle_protocol::{
-    Act, Announcement, Answer, Decision, Event, Instance, Moment, Observation, Rejection, Row,
-    Succession, Wake,
+    Act, Announcement, Answer, Decision, EndReason, Event, Instance, Moment, Observation,
+    Rejection, Row, Succession, Wake,
 };
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -23,7 +23,7 @@ use super::metrics::Meter;
 use super::namesake::Namesake;
 use super::row::{LockRow, UnderWay};
 use super::waiters::{End, Heard, Leaving, Occupied, ReleaseNote, WaitMode, Waiter, Waiters};
-use crate::error::{Error, Outcome, ReleaseOutcome, TermEnd, panic_message};
+use crate::error::{Answers, Error, Kind, Outcome, ReleaseOutcome, TermEnd, panic_message};
 use crate::names::{is_of_one_member, subject};
 use crate::settings::Settings;
 use crate::term::{Failing, Log, Published, succession};
@@ -79,6 +79,8 @@ pub(crate) struct Driver<R> {
     log: Log,
     /// The name of the act under way, and the part that fails with it.
     act: (&'static str, Failing),
+    /// How fast Spanner answers heartbeats, and begins.
+    answers: Answers,
     /// True if the last write lost a race to another transaction.
     was_aborted: bool,
     /// True if the last poll found a row that says that it was seized.
@@ -88,6 +90,8 @@ pub(crate) struct Driver<R> {
     namesake: Namesake,
     /// The release of the last term, until it is over.
     leaving: Option<Leaving>,
+    /// About until when the row protects the last term.
+    held_until: Moment,
     last_term_end: TermEnd,
     /// Set when the loop has ended as it was told to.
     finished: bool,
@@ -149,11 +153,13 @@ impl<R: LockRow> Driver<R> {
             is_poll_due: false,
             log,
             act: ("observe", Failing::Reads),
+            answers: Answers::default(),
             was_aborted: false,
             is_seized: false,
             displaced: None,
             namesake: Namesake::default(),
             leaving: None,
+            held_until: now,
             last_term_end: TermEnd::Abandoned,
             finished: false,
         }
@@ -279,7 +285,7 @@ impl<R: LockRow> Driver<R> {
             let token = leaving.as_ref().map(|leaving| leaving.token);
             let outcome = leaving.map_or_else(
                 || ReleaseOutcome::EndedBefore(self.last_term_end.clone()),
-                Leaving::outcome,
+                |leaving| leaving.outcome(self.held_until.since(now)),
             );
             if let Some(token) = token {
                 self.log.released(token, &outcome);
@@ -330,15 +336,20 @@ impl<R: LockRow> Driver<R> {
             Act::Takeover { seen, .. } => self.displaced = Some((seen.clone(), self.is_seized)),
             Act::Heartbeat { .. } | Act::Release { .. } | Act::Sweep { .. } => {}
         }
+        if self.act.1 == Failing::Writes {
+            self.answers.sends(now);
+        }
         self.log.sends(self.act.0);
-        let limit = self.settings.timing.attempt_limit(&act);
-        let left = self.instance.release_until().map(|until| until.since(now));
-        self.row.carry_out(act, left.map_or(limit, |left| limit.min(left)))
+        self.row.carry_out(act, self.instance.attempt_limit(now))
     }
 
     fn answered(&mut self, outcome: Outcome) -> Event {
         let Outcome { answer, error, is_seized, .. } = outcome;
-        self.meter.answered(error.as_ref(), self.settings.clock.now());
+        let now = self.settings.clock.now();
+        self.meter.answered(error.as_ref(), now);
+        if error.is_none() && self.act.1 == Failing::Writes {
+            self.answers.answered(now);
+        }
         if let Answer::Observed(observation) = &answer {
             self.published.observed(observation);
             self.is_seized = is_seized;
@@ -499,6 +510,7 @@ impl<R: LockRow> Driver<R> {
             Announcement::Began { token, writer, valid_until } => {
                 // First the news, then the log: a writer of logs may block.
                 self.published.began(FencingToken::from_timestamp(token), writer, valid_until);
+                self.held_until = valid_until + self.settings.timing.clock_drift_margin;
                 let displaced = self.displaced.take();
                 let (how, vacant_since) = succession(displaced.as_ref(), &self.settings.id);
                 let vacancy = vacant_since.map(|since| token.since(since));
@@ -507,10 +519,13 @@ impl<R: LockRow> Driver<R> {
                 self.log.began(token, how, previous, vacancy);
                 self.meter.began(how, vacancy);
             }
-            Announcement::Extended { valid_until } => self.published.extended(valid_until),
+            Announcement::Extended { valid_until } => {
+                self.published.extended(valid_until);
+                self.held_until = valid_until + self.settings.timing.clock_drift_margin;
+            }
             Announcement::Ended { token, reason } => {
                 let token = FencingToken::from_timestamp(token);
-                let end = TermEnd::of(reason);
+                let end = self.end_of(reason);
                 self.published.ended(end.clone());
                 self.meter.ended(&end);
                 self.waiters.term_ended();
@@ -518,9 +533,24 @@ impl<R: LockRow> Driver<R> {
                 self.asked = None;
                 self.leaving = self.instance.is_releasing().then(|| Leaving::new(token));
                 self.log.ended(token, &end);
+                if let TermEnd::OutOfContact { contact: Some(_) } = &end {
+                    let (lock, end) = (self.settings.name.to_string(), Some(end.clone()));
+                    let error = Error::new(Kind::Ended { lock, token, end });
+                    // The log has its line.
+                    let _told = self.published.health_record().failed(Failing::Writes, &error);
+                }
                 self.last_term_end = end;
             }
         }
+    }
+
+    /// Returns how a term ended. Where Spanner was too slow for it, says by how much.
+    fn end_of(&self, reason: EndReason) -> TermEnd {
+        let (now, timing) = (self.settings.clock.now(), &self.settings.timing);
+        if reason == EndReason::OutOfContact && timing.heartbeat_interval < timing.renew_deadline {
+            return TermEnd::OutOfContact { contact: Some(self.answers.contact(now, timing)) };
+        }
+        TermEnd::of(reason)
     }
 
     /// Returns how long to sleep, for ever where only a command can come; and true if it wakes for

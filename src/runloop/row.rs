@@ -41,6 +41,8 @@ struct Batched {
     /// Where columns may be missing.
     store: Arc<dyn Store>,
     holder: Holder,
+    /// From then on a request counts as slow.
+    patience: Duration,
     /// The mark that the next release leaves in the row, besides the successor.
     release_info: Arc<Mutex<Option<String>>>,
     /// The optional columns that the row of the present term was written with.
@@ -89,6 +91,7 @@ impl BatchedRow {
             writer_row: None,
             store,
             holder: Holder { lease: settings.timing.lease, info: settings.info.clone() },
+            patience: settings.timing.patience(),
             release_info: Arc::default(),
             written: Mutex::default(),
             has_looked: AtomicBool::default(),
@@ -113,7 +116,7 @@ impl LockRow for BatchedRow {
                 Box::pin(ready(Outcome::of(Answer::Swept { all: true })))
             }
             (None, Act::Sweep { before }, _) => {
-                Box::pin(row.handle.send(OpKind::Sweep(before), limit))
+                Box::pin(row.handle.send(OpKind::Sweep(before), limit, row.patience))
             }
             (None, _, RowRole::Reader(reader)) => {
                 Box::pin(row.observe_both(Arc::clone(reader), limit))
@@ -142,9 +145,11 @@ impl Batched {
     fn observe(self: &Arc<Self>, limit: Duration) -> impl Future<Output = Outcome> + Send + use<> {
         let is_first = !self.has_looked.swap(true, Ordering::Relaxed);
         let row = Arc::clone(self);
-        self.handle.send(OpKind::Observe { is_first }, limit).inspect(move |outcome| {
-            row.is_lease_read.store(outcome.is_lease_read, Ordering::Relaxed);
-        })
+        self.handle.send(OpKind::Observe { is_first }, limit, self.patience).inspect(
+            move |outcome| {
+                row.is_lease_read.store(outcome.is_lease_read, Ordering::Relaxed);
+            },
+        )
     }
 
     /// Polls a reader's own row and the writers' in one request.
@@ -154,7 +159,8 @@ impl Batched {
         limit: Duration,
     ) -> impl Future<Output = Outcome> + Send + use<> {
         let own = self.observe(limit);
-        let send = |row: &BatchHandle| row.send(OpKind::Observe { is_first: false }, limit);
+        let send =
+            |row: &BatchHandle| row.send(OpKind::Observe { is_first: false }, limit, self.patience);
         let writer_row = OptionFuture::from(self.writer_row.as_ref().map(send));
         let row = Arc::clone(self);
         async move {
@@ -183,7 +189,7 @@ impl Batched {
         // Known before the answer is: an attempt whose outcome is unknown may have been ours.
         self.written(self.store.optional_columns());
         let limit = limit.saturating_sub(asked.elapsed());
-        self.handle.send(OpKind::Change(*change), limit).await
+        self.handle.send(OpKind::Change(*change), limit, self.patience).await
     }
 
     /// Prolongs or ends a term.
@@ -201,7 +207,7 @@ impl Batched {
             }
         }
         let row = Arc::clone(self);
-        self.handle.send(OpKind::Change(change), limit).map(move |outcome| {
+        self.handle.send(OpKind::Change(change), limit, self.patience).map(move |outcome| {
             if is_heartbeat && matches!(outcome.answer, Answer::Applied { .. }) {
                 row.written(tells);
             }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use spindle_protocol::{Answer, Moment, Rejection, Row, Succession};
 use tokio::sync::oneshot;
@@ -111,31 +112,35 @@ struct Holding {
 pub(crate) struct Leaving {
     pub(crate) token: FencingToken,
     maybe_applied: bool,
-    outcome: ReleaseOutcome,
+    /// Nothing but an answer tells it.
+    outcome: Option<ReleaseOutcome>,
 }
 
 impl Leaving {
     pub(crate) fn new(token: FencingToken) -> Leaving {
-        Leaving { token, maybe_applied: false, outcome: ReleaseOutcome::Unacknowledged }
+        Leaving { token, maybe_applied: false, outcome: None }
     }
 
     /// Takes note of an answer to the release.
     pub(crate) fn answered(&mut self, answer: &Answer) {
         match answer {
-            Answer::Applied { .. } => self.outcome = ReleaseOutcome::Released,
+            Answer::Applied { .. } => self.outcome = Some(ReleaseOutcome::Released),
             // The row has changed because an earlier try did arrive.
-            Answer::Rejected(_) if self.maybe_applied => self.outcome = ReleaseOutcome::Released,
+            Answer::Rejected(_) if self.maybe_applied => {
+                self.outcome = Some(ReleaseOutcome::Released);
+            }
             Answer::Rejected(rejection) => {
                 let by = rejection.clone().seen();
-                self.outcome = ReleaseOutcome::EndedBefore(TermEnd::superseded(by));
+                self.outcome = Some(ReleaseOutcome::EndedBefore(TermEnd::superseded(by)));
             }
             Answer::Unknown => self.maybe_applied = true,
             Answer::NotApplied | Answer::Observed(_) | Answer::Swept { .. } => {}
         }
     }
 
-    pub(crate) fn outcome(self) -> ReleaseOutcome {
-        self.outcome
+    /// Returns what came of it; the row protects the term for `held_for` yet if nothing did.
+    pub(crate) fn outcome(self, held_for: Duration) -> ReleaseOutcome {
+        self.outcome.unwrap_or(ReleaseOutcome::Unacknowledged { held_for })
     }
 }
 
@@ -301,8 +306,6 @@ impl Occupied {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use spindle_protocol::{Observation, Timestamp, Writer};
 
     use super::*;

@@ -67,11 +67,18 @@ impl Log {
             TermEnd::Superseded { by: Some(_), holder: Some(_) } => "is another's",
             TermEnd::Superseded { by: Some(_), holder: None } => "names no holder",
             TermEnd::Superseded { by: None, .. } => "is gone",
-            TermEnd::OutOfContact | TermEnd::Expired | TermEnd::Lapsed | TermEnd::Abandoned => {
-                "is left as it was, until its lease has run out"
-            }
+            TermEnd::OutOfContact { .. }
+            | TermEnd::Expired
+            | TermEnd::Lapsed
+            | TermEnd::Abandoned => "is left as it was, until its lease has run out",
         };
-        say(|| tracing::warn!(lock, id, %token, cause = ?end, row, "term ends unexpectedly"));
+        let TermEnd::OutOfContact { contact } = end else {
+            return say(|| {
+                tracing::warn!(lock, id, %token, cause = ?end, row, "term ends unexpectedly");
+            });
+        };
+        let (cause, contact) = ("OutOfContact", contact.map(tracing::field::display));
+        say(|| tracing::warn!(lock, id, %token, cause, contact, row, "term ends unexpectedly"));
     }
 
     pub(crate) fn released(&self, token: FencingToken, outcome: &ReleaseOutcome) {
@@ -88,11 +95,12 @@ impl Log {
                 cause = ?end,
                 "nothing was released: the row was the term's no more"
             ),
-            ReleaseOutcome::Unacknowledged => tracing::warn!(
+            ReleaseOutcome::Unacknowledged { held_for } => tracing::warn!(
                 lock,
                 id,
                 %token,
                 act = "release",
+                ?held_for,
                 "no answer: the lock is free when its lease has run out, if not already"
             ),
         });

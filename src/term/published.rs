@@ -168,8 +168,11 @@ mod tests {
         let term = published.term().unwrap();
         let identity = "Term { lock: \"job\", token: FencingToken(7), writer: \">a\", ended: ";
         assert_eq!(format!("{term:?}"), format!("{identity}None, .. }}"));
-        published.ended(TermEnd::OutOfContact);
-        assert_eq!(format!("{term:?}"), format!("{identity}Some(OutOfContact), .. }}"));
+        published.ended(TermEnd::OutOfContact { contact: None });
+        assert_eq!(
+            format!("{term:?}"),
+            format!("{identity}Some(OutOfContact {{ contact: None }}), .. }}")
+        );
     }
 
     /// Asks the published state at each wake, and keeps the answers.
@@ -200,7 +203,7 @@ mod tests {
             watch.next().await
         });
         assert!(changes.as_mut().poll(&mut context).is_pending());
-        published.ended(TermEnd::OutOfContact);
+        published.ended(TermEnd::OutOfContact { contact: None });
         let answers = asks.1.lock().unwrap();
         assert!(answers.len() >= 2 && answers.iter().all(Option::is_none), "{answers:?}");
     }

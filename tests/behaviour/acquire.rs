@@ -53,8 +53,8 @@ async fn a_holder_costs_two_requests_a_heartbeat_and_a_contender_one_a_poll() {
 
     let (reads, commits) = (requests.get(Rpc::StreamingRead), requests.get(Rpc::Commit));
     assert_eq!(requests.total(), reads + commits, "nothing else: {:?}", requests.each());
-    // A heartbeat each half of a lease, of one read and one commit.
-    assert!((57..=63).contains(&commits), "{commits} commits");
+    // A heartbeat each third of a lease, of one read and one commit.
+    assert!((86..=94).contains(&commits), "{commits} commits");
     // A poll each 0.75 to 1 s.
     let polls = reads - commits;
     assert!((295..=410).contains(&polls), "{polls} polls");

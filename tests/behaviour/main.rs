@@ -29,6 +29,7 @@ mod handles;
 mod health;
 mod history;
 mod isolation;
+mod latency;
 mod lead;
 mod load;
 mod logs;

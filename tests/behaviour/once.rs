@@ -92,7 +92,8 @@ async fn a_run_longer_than_at_least_frees_the_lock_at_its_end() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_dies_in_a_run_keeps_it_from_others_until_at_most() {
     let world = World::start().await;
-    let running = tokio::spawn(world.lock("a").run_once(AT_LEAST, AT_MOST, |_| async {
+    let dies = world.lock("a").release_limit(SECOND * 5);
+    let running = tokio::spawn(dies.run_once(AT_LEAST, AT_MOST, |_| async {
         std::future::pending::<()>().await;
     }));
     sleep(SECOND).await;
@@ -111,6 +112,51 @@ async fn a_node_that_dies_in_a_run_keeps_it_from_others_until_at_most() {
     assert_eq!(last_run(&world).await, ("a".to_string(), RunState::Interrupted));
     assert!(runs(&world, "b").await, "free after at_most");
     assert_eq!(last_run(&world).await.0, "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_ends_while_spanner_fails_is_released_when_it_answers_again() {
+    for loses_a_reply in [false, true] {
+        let world = World::start().await;
+        let once = tokio::spawn(world.lock("a").run_once(AT_LEAST, AT_MOST, short));
+        until("it runs", || world.row(LOCK)).await;
+        let (reads, commits) = (Rpc::StreamingRead, Rpc::Commit);
+        // It is applied, and nobody hears that.
+        let lost = loses_a_reply
+            .then(|| world.spanner.inject(Fault::on(commits).times(1).effect(Effect::LoseReply)));
+        let failing = if loses_a_reply {
+            until("its reply is lost", || lost.as_ref().filter(|lost| lost.hits() > 0)).await;
+            world.spanner.inject(Fault::on(reads))
+        } else {
+            world.spanner.inject(Fault::any())
+        };
+        sleep(SECOND * 20).await;
+        failing.remove();
+        let outcome = timeout(SECOND * 30, once).await.expect("soon").unwrap().unwrap();
+        assert_eq!(outcome, JobOutcome::Ran("done"));
+        assert!(matches!(last_run(&world).await.1, RunState::Finished { .. }));
+        sleep(AT_LEAST).await;
+        assert!(runs(&world, "b").await, "long before `at_most`");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_release_is_given_up_says_for_how_long_it_looks_held() {
+    let world = World::start().await;
+    let lock = world.lock("a").release_limit(SECOND * 5);
+    let once = tokio::spawn(lock.run_once(AT_LEAST, AT_MOST, short));
+    until("it runs", || world.row(LOCK)).await;
+    let silence = world.spanner.inject(Fault::any().effect(Effect::Stall));
+    let outcome = timeout(SECOND * 10, once).await.expect("in its limit").unwrap().unwrap();
+    let JobOutcome::Unreleased { returned: "done", held_for, .. } = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert!(held_for > AT_MOST - SECOND * 7 && held_for < AT_MOST - SECOND * 5, "{held_for:?}");
+    silence.remove();
+    sleep(held_for - SECOND).await;
+    assert!(!runs(&world, "b").await);
+    sleep(SECOND * 2).await;
+    assert!(runs(&world, "b").await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -56,7 +56,7 @@ Signals to `spindle`, once the command runs:
   STOP                                 Suspends `spindle` alone: see below
 
 A signal before the command is started ends `spindle` with 128 + N, but for USR1 and USR2. Before it
-exits, it resolves an attempt that is under way and releases the lock, within 5 s. Signals that are
+exits, it resolves an attempt that is under way and releases the lock, within 15 s. Signals that are
 ignored at the start, as under `nohup`, stay ignored by both.
 
 If `spindle` is killed, the kernel kills the command's own process alone. What the command has started
@@ -77,6 +77,8 @@ Exit codes:
   75       The lock was not to be had: --try found it held, --wait is over, or with --once it came
            after the start limit; the command was not started. The same if Spanner can't be reached
            for so long
+  123      The command ended with 0, but the lock could not be released: others see it as held, for as
+           long as the message says. It is tried until then, or until a signal
   124      The lock was lost, or --once ran out of time, so the command was stopped
   125      `spindle` failed before the command was started: at once for a missing table, column,
            database or instance, for a missing permission, and for --try without Spanner

@@ -24,6 +24,7 @@ pub enum Code {
     NoDatabase = 7,
     Denied = 8,
     NotAcquired = 75,
+    Unreleased = 123,
     Stopped = 124,
     NotStarted = 125,
 }

@@ -239,7 +239,7 @@ pub fn is_late(lock: &LockState) -> bool {
     let (Some(lease), Some(age)) = (lock.lease, lock.heartbeat_age) else { return false };
     let since = lock.since().and_then(|since| (lock.read_at - since).to_std().ok());
     let has_come = since.is_some_and(|since| age < since);
-    // One comes every half of the lease by default and at the latest, and an attempt has 0.13 of it.
+    // One comes each third of the lease by default, and each half at the latest.
     has_come && age > lease / 3 * 2
 }
 

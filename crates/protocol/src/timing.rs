@@ -1,7 +1,5 @@
 use std::time::Duration;
 
-use crate::Act;
-
 /// The durations that one instance lives by; its maker validates them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
@@ -16,7 +14,7 @@ pub struct Timing {
     pub clock_drift_margin: Duration,
     /// From one poll of a contender to the next, unless the lease runs out before.
     pub poll_interval: Duration,
-    /// How long a release may go on trying.
+    /// How long a release may go on trying; never longer than the term protects the row.
     pub release_limit: Duration,
 }
 
@@ -25,32 +23,42 @@ impl Timing {
     pub fn from_lease(lease: Duration) -> Timing {
         Timing {
             lease,
-            heartbeat_interval: lease / 2,
+            heartbeat_interval: lease / 3,
             renew_deadline: lease / 5 * 4,
             clock_drift_margin: lease / 100,
             poll_interval: Duration::from_secs(1).min(lease / 5),
-            release_limit: Duration::from_secs(5).min(lease),
+            release_limit: lease,
         }
     }
 
-    /// Returns how long one attempt at `act` may take before its outcome counts as unknown.
+    /// Returns how long one attempt at an act may take before its outcome counts as unknown; a
+    /// heartbeat has [until its term ends](crate::Instance::attempt_limit).
     ///
-    /// However long the lease: an answer that takes this long will not come.
-    pub fn attempt_limit(&self, act: &Act) -> Duration {
-        let limit = Duration::from_secs(10).min(self.lease / 3);
-        match act {
-            Act::Heartbeat { .. } => limit.min(self.heartbeat_limit()),
-            _ => limit,
-        }
+    /// Longer than the slowest heartbeat that keeps a term, so that whoever is that slow also
+    /// begins. However long the lease: an answer that takes 15 s will hardly come.
+    pub fn attempt_limit(&self) -> Duration {
+        Duration::from_secs(15).min(self.lease / 2)
     }
 
-    /// Returns a limit so short that a term outlives one lost heartbeat: two attempts, and the
-    /// pause between them, end before the renew deadline.
-    fn heartbeat_limit(&self) -> Duration {
-        let both = self.renew_deadline.saturating_sub(self.heartbeat_interval);
-        let both = both.saturating_sub(self.heartbeat_pause() * 2);
-        // A caller that sets a deadline without room for two attempts has one.
-        (both / 2).max(self.lease / 10)
+    /// Returns how long a request may be without an answer before it counts as slow.
+    pub fn patience(&self) -> Duration {
+        self.lease / 20
+    }
+
+    /// Returns how long each heartbeat may take, and the term goes on, with a little to spare.
+    pub fn carried_latency(&self) -> Duration {
+        let Timing { lease, heartbeat_interval: interval, renew_deadline: deadline, .. } = *self;
+        // The next one leaves when it is due, or when the one before is answered if that is later.
+        let most =
+            if interval * 2 <= deadline { deadline / 2 } else { deadline.saturating_sub(interval) };
+        most.saturating_sub(lease / 20)
+    }
+
+    /// Returns for how long heartbeats may be without an answer, from any moment on, and the term goes
+    /// on, with a little to spare.
+    pub fn outlived_silence(&self) -> Duration {
+        let (interval, lease) = (self.heartbeat_interval, self.lease);
+        self.renew_deadline.saturating_sub(interval).saturating_sub(lease / 15)
     }
 
     /// Before a heartbeat that failed is repeated, and as long again for jitter. Promptly, as long

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use spindle_protocol::{
-    Act, Announcement, Answer, Decision, EndReason, Event, Instance, Moment, Timestamp, Timing,
-    Wake, Writer,
+    Act, Announcement, Answer, Decision, EndReason, Event, Instance, Moment, Timestamp, Wake,
+    Writer,
 };
 
 use crate::history::{Goal, History, Invariant};
@@ -156,17 +156,16 @@ impl Node {
     }
 
     /// Returns true if the act under way has used up its time.
-    pub fn is_out_of_time(&self, timing: &Timing) -> bool {
-        self.asked.as_ref().is_some_and(|asked| {
-            let limit = timing.attempt_limit(&asked.act);
-            Moment(TICK * u32::from(asked.sent)) + limit <= self.now()
-        })
+    pub fn is_out_of_time(&self) -> bool {
+        let (Some(asked), Some(instance)) = (&self.asked, &self.instance) else { return false };
+        let sent = Moment(TICK * u32::from(asked.sent));
+        sent + instance.attempt_limit(sent) <= self.now()
     }
 
     /// Returns true if a process that gets its time would have acted before the clock goes on.
-    pub fn is_prompt(&self, timing: &Timing) -> bool {
+    pub fn is_prompt(&self) -> bool {
         let overdue = self.wake.is_some_and(|wake| wake.at + wake.spread <= self.now());
-        self.instance.is_none() || self.paused || !(overdue || self.is_out_of_time(timing))
+        self.instance.is_none() || self.paused || !(overdue || self.is_out_of_time())
     }
 
     /// Returns true if the clock may go wrong now.

@@ -219,7 +219,7 @@ impl World {
             Passage::HeldUp => steps.extend([Step::Exchange(index), Step::Arrive(index)]),
             Passage::Answered(_) => steps.push(Step::Answer(index)),
         }
-        if node.is_out_of_time(&scenario.members[index].timing) {
+        if node.is_out_of_time() {
             steps.push(Step::TimeOut(index));
         } else if faulty && left.unknowns > 0 {
             steps.push(Step::Lose(index));
@@ -239,7 +239,7 @@ impl World {
     /// Lists the step of time, once every process that gets its time has used it.
     fn ticks(&self, scenario: &Scenario, steps: &mut Vec<Step>) {
         let members = || self.nodes.iter().zip(&scenario.members);
-        if !members().all(|(node, member)| node.is_prompt(&member.timing)) {
+        if !self.nodes.iter().all(|node| node.is_prompt()) {
             return;
         }
         let can_drift = members()

@@ -148,7 +148,9 @@ impl Caller {
                 work(&world, &client, &term, time).await;
             });
         match run.await {
-            Ok(JobOutcome::Ran(())) => self.world.saw(CoverageGoal::RanOnce),
+            Ok(JobOutcome::Ran(()) | JobOutcome::Unreleased { .. }) => {
+                self.world.saw(CoverageGoal::RanOnce)
+            }
             Ok(JobOutcome::Skipped(_)) => self.world.saw(CoverageGoal::SkippedRun),
             Ok(JobOutcome::Overran(_)) => self.world.saw(CoverageGoal::Overran),
             Ok(_) | Err(_) => {}

@@ -167,7 +167,7 @@ impl Holder {
         };
         let outcome = match guard.release().await {
             ReleaseOutcome::Released => "released",
-            ReleaseOutcome::Unacknowledged => "unacknowledged",
+            ReleaseOutcome::Unacknowledged { .. } => "unacknowledged",
             _ => "ended_before",
         };
         self.claimed.claims.counted(|counts| counts.released += 1);
@@ -229,6 +229,11 @@ impl Holder {
                 self.claimed.claims.counted(|counts| counts.released += 1);
                 let _ = released.send("released");
                 ("released", None)
+            }
+            Ok(JobOutcome::Unreleased { returned: Some(released), held_for, .. }) => {
+                self.claimed.claims.counted(|counts| counts.released += 1);
+                let _ = released.send("unacknowledged");
+                ("released", Some(format!("unacknowledged: held for another {held_for:.0?}")))
             }
             Ok(JobOutcome::Skipped(run)) => ("skipped", run.map(|run| run.to_string())),
             Ok(JobOutcome::TooLate { .. }) => ("too_late", None),

@@ -32,8 +32,8 @@ const INSPECTED_MAX: usize = 20;
 /// A wall clock that is further off makes logs hard to compare.
 const DRIFT_MAX: Duration = Duration::from_secs(1);
 
-/// An attempt at a heartbeat has 0.13 of the lease; it should do with a quarter of that.
-const LEASE_PER_HEARTBEAT: u32 = 30;
+/// Heartbeats of more than a third of the lease end terms; they should do with a seventh of that.
+const LEASE_PER_HEARTBEAT: u32 = 20;
 
 #[derive(Serialize)]
 struct Finding {

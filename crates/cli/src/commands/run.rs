@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::process::{ExitCode, ExitStatus};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -9,7 +10,7 @@ use spindle::job::JobOutcome;
 use spindle::{
     CancellationToken, Guard, LockBuilder, LockState, LockTable, ReleaseOutcome, Spindle, Term,
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::process::{Group, exit_code, not_started};
 use crate::arguments::{Common, Run};
@@ -17,14 +18,18 @@ use crate::failure::{Code, Failure, Result};
 use crate::log;
 use crate::output::printable;
 use crate::place::database;
+use crate::record::in_words;
 use crate::signals::{Caught, Signals};
 use crate::start::{Start, Waited};
 
-/// Longer than two release limits: that of the lock, and that of an attempt under way.
-const RELEASE_MAX: Duration = Duration::from_secs(15);
-
 /// How long the rest of a command's process group has to end by itself.
 const END_GROUP_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long an attempt under way may take to be resolved and released.
+const RELEASE_MAX: Duration = Duration::from_secs(15);
+
+/// How long a release is waited for after a signal that asks this program to end.
+const RELEASE_AFTER_SIGNAL: Duration = Duration::from_secs(5);
 
 /// How the command ended.
 enum End {
@@ -64,14 +69,15 @@ pub async fn run(common: &Common, run: Run) -> Result<ExitCode> {
     }
     let name = run.name.clone();
     let ended = match run.once {
-        Some(span) => once(lock, run, span, signals).await,
-        None => hold(lock, run, signals).await,
+        Some(span) => once(lock, run, span, &mut signals).await,
+        None => hold(lock, run, &mut signals).await,
     };
+    // What was held is released by now. An attempt may be under way.
     if timeout(RELEASE_MAX, table.all_released()).await.is_err() {
         log::complain(&format!("lock `{name}` may not be released; then its lease runs out"));
     }
     ended.map_err(|failure| match failure.code() {
-        Code::NotAcquired | Code::Stopped => failure,
+        Code::NotAcquired | Code::Stopped | Code::Unreleased => failure,
         _ => failed(failure),
     })
 }
@@ -108,20 +114,48 @@ fn not_reached(run: &Run, limit: Duration, failure: &Failure) -> Failure {
     Failure::new(Code::NotAcquired, format!("{text}: {failure}"))
 }
 
-async fn hold(lock: LockBuilder, run: Run, mut signals: Signals) -> Result<ExitCode> {
+async fn hold(lock: LockBuilder, run: Run, signals: &mut Signals) -> Result<ExitCode> {
     let lock = lock.lease(run.lease).build()?;
     let acquired = tokio::select! {
         acquired = acquire(&lock, &run) => acquired?,
         signal = signals.end() => return Ok(killed_by(signal)),
     };
-    let end = under(&acquired, &run, &mut signals).await;
-    let lost = acquired.is_cancelled();
-    let release = acquired.release().await;
-    if !lost && release != ReleaseOutcome::Released {
-        let text = format!("lock `{}` was not released: {release:?}; its lease runs out", run.name);
-        log::complain(&text);
+    let end = under(&acquired, &run, signals).await;
+    let (lost, left) = (acquired.is_cancelled(), acquired.remaining());
+    let released = tokio::select! {
+        biased;
+        release = acquired.release() => release,
+        () = told_to_end(signals) => return unreleased(&run.name, left, conclude(&run, end?)),
+    };
+    match released {
+        ReleaseOutcome::Unacknowledged { held_for, .. } => {
+            return unreleased(&run.name, held_for, conclude(&run, end?));
+        }
+        ReleaseOutcome::EndedBefore(end) if !lost => {
+            log::complain(&format!("lock `{}` was lost at the end: {end:?}", run.name));
+        }
+        _ => {}
     }
     conclude(&run, end?)
+}
+
+/// Waits for a signal that asks this program to end, and leaves the release some time after it.
+async fn told_to_end(signals: &mut Signals) {
+    signals.end().await;
+    sleep(RELEASE_AFTER_SIGNAL).await;
+}
+
+/// Says what others see of a lock that could not be released. The command's own failure goes first.
+fn unreleased(name: &str, held_for: Duration, ended: Result<ExitCode>) -> Result<ExitCode> {
+    let held_for = in_words(held_for);
+    let text = format!("lock `{name}` was not released: others see it as held for {held_for} yet");
+    match ended {
+        Ok(code) if code == ExitCode::SUCCESS => Err(Failure::new(Code::Unreleased, text)),
+        ended => {
+            log::complain(&text);
+            ended
+        }
+    }
 }
 
 async fn acquire(lock: &Spindle, run: &Run) -> Result<Guard> {
@@ -154,27 +188,40 @@ async fn once(
     mut lock: LockBuilder,
     run: Run,
     (at_least, at_most): (Duration, Duration),
-    mut signals: Signals,
+    signals: &mut Signals,
 ) -> Result<ExitCode> {
     if let Some(limit) = run.start_limit {
         lock = lock.start_limit(limit);
     }
     let name = run.name.clone();
     let (forward, mut forwarded) = Signals::sent_on();
-    let begins = CancellationToken::new();
-    let begun = begins.clone();
+    let begun = CancellationToken::new();
+    // Set once the command has ended: what is left of the time then, and when that was.
+    let left = Arc::<OnceLock<(Duration, Instant)>>::default();
+    let (begins, ends) = (begun.clone(), Arc::clone(&left));
     let job = move |term: Term| async move {
         begins.cancel();
-        let end = under(&term, &run, &mut forwarded).await?;
-        conclude(&run, end)
+        let end = under(&term, &run, &mut forwarded).await;
+        // Nobody else sets it.
+        let _ = ends.set((term.remaining(), Instant::now()));
+        conclude(&run, end?)
     };
     let mut running = pin!(lock.run_once(at_least, at_most, job));
+    let mut told: Option<Instant> = None;
     let outcome = loop {
+        let gives_up = told.map_or_else(Instant::now, |told| told + RELEASE_AFTER_SIGNAL);
         tokio::select! {
             biased;
             outcome = &mut running => break outcome?,
+            () = sleep_until(gives_up), if told.is_some() => {
+                let (left, at) = left.get().copied().unwrap_or((Duration::ZERO, gives_up));
+                let held_for = left.saturating_sub(at.elapsed());
+                return unreleased(&name, held_for, Ok(ExitCode::SUCCESS));
+            }
             signal = signals.next() => {
-                if begun.is_cancelled() {
+                if left.get().is_some() {
+                    told = told.or_else(|| signal.asks_to_end().then(Instant::now));
+                } else if begun.is_cancelled() {
                     // Nobody needs it once the command has ended.
                     let _ = forward.send(signal);
                 } else if signal.asks_to_end() {
@@ -185,6 +232,7 @@ async fn once(
     };
     match outcome {
         JobOutcome::Ran(code) => code,
+        JobOutcome::Unreleased { returned, held_for, .. } => unreleased(&name, held_for, returned),
         JobOutcome::Skipped(last) => {
             let last = last.map_or_else(|| "by another node".to_string(), |last| last.to_string());
             log::complain(&format!("job `{name}`: skipped: {last}"));

@@ -165,11 +165,19 @@ impl Instance {
         matches!(self.phase, Phase::Releasing(_))
     }
 
-    /// Returns when the release that is under way, if one is, ends without an answer.
-    pub fn release_until(&self) -> Option<Moment> {
+    /// Returns how long the act that was decided at `now` may take before its outcome counts as
+    /// unknown.
+    ///
+    /// A heartbeat has until the renew deadline of its term. Its answer counts whenever it comes: the
+    /// term depends on it, and another one would be no sooner.
+    pub fn attempt_limit(&self, now: Moment) -> Duration {
+        let limit = self.timing.attempt_limit();
         match &self.phase {
-            Phase::Releasing(release) => Some(release.until),
-            _ => None,
+            Phase::Holding(Holding { renewed, heartbeat: Turn::Asked { .. }, .. }) => {
+                (*renewed + self.timing.renew_deadline).since(now)
+            }
+            Phase::Releasing(release) => limit.min(release.until.since(now)),
+            _ => limit,
         }
     }
 

@@ -95,7 +95,7 @@ impl Load {
         };
         let any = [Says::Yes, Says::NotApplied, Says::Unknown, Says::Rejected];
         let says = if says == Says::Anything { any[self.draw(4) as usize] } else { says };
-        let limit = self.timing.attempt_limit(&act);
+        let limit = self.timing.attempt_limit();
         // A transaction is two requests, and a sweep reads before it.
         let requests = match (&act, says) {
             (Act::Heartbeat { .. }, _) => 0,

@@ -139,7 +139,7 @@ fn a_heartbeat_goes_early_with_others_and_not_unasked() {
     let mut instance = holder();
     let early = Timing::from_lease(LEASE).heartbeat_interval;
     let Wake { at: from, spread } = instance.decide(at(100), Event::Wake).early.unwrap();
-    assert_eq!((from, from + spread, spread), (at(0), at(0) + LEASE / 2, early));
+    assert_eq!((from, from + spread, spread), (at(0), at(0) + LEASE / 3, early));
     assert_eq!(instance.decide(at(101), Event::Wake).act, None, "others of its process sleep");
     let heartbeat = instance.decide(at(102), Event::Early);
     assert_eq!(heartbeat.act, Some(Act::Heartbeat { term: term(2, 1) }));
@@ -150,7 +150,7 @@ fn a_heartbeat_goes_early_with_others_and_not_unasked() {
 }
 
 #[test]
-fn a_term_outlives_a_heartbeat_of_which_nothing_is_heard() {
+fn the_answer_to_a_heartbeat_counts_until_the_term_ends_and_its_validity_from_when_it_was_sent() {
     for lease in [100, 250, 1_000, 2_000, 10_000, 60_000, 86_400_000].map(Duration::from_millis) {
         for share in [2, 3, 4, 6] {
             let heartbeat_interval = lease / share;
@@ -160,16 +160,15 @@ fn a_term_outlives_a_heartbeat_of_which_nothing_is_heard() {
             let insert = instance.decide(at(0), observed(None, 0));
             assert!(matches!(insert.act, Some(Act::Insert { .. })));
             let due = instance.decide(at(0), applied(2)).wake.expect("a heartbeat is due").at;
-            let lost = instance.decide(due, Event::Wake).act.expect("a heartbeat");
-            let unheard = due + timing.attempt_limit(&lost);
-            let again = instance.decide(unheard, UNKNOWN).wake.expect("it is repeated");
-            // At the latest, and answered at the last moment.
-            let sent = again.at + again.spread;
-            let repeated = instance.decide(sent, Event::Wake).act.expect("a heartbeat");
-            let heard = sent + timing.attempt_limit(&repeated);
+            instance.decide(due, Event::Wake).act.expect("a heartbeat");
+            let deadline = at(0) + timing.renew_deadline;
+            assert_eq!(due + instance.attempt_limit(due), deadline, "{lease:?} / {share}");
+            let later = due + lease / 8;
+            assert_eq!(instance.decide(later, Event::Wake).act, None, "one is outstanding");
+            let heard = Moment(deadline.0 - Duration::from_nanos(1));
             let renewed = instance.decide(heard, applied(3)).announce;
-            let is_renewed = matches!(renewed, Some(Announcement::Extended { .. }));
-            assert!(is_renewed, "lease {lease:?}, interval {heartbeat_interval:?}: {renewed:?}");
+            let valid_until = due + timing.validity();
+            assert_eq!(renewed, Some(Announcement::Extended { valid_until }));
         }
     }
 }
@@ -229,7 +228,7 @@ fn stopping_is_bounded_whatever_spanner_does() {
         now = wake.at.max(now);
         decision = instance.decide(now, Event::Wake);
         if decision.act.is_some() {
-            now = now + Timing::from_lease(LEASE).attempt_limit(&Act::Observe);
+            now = now + instance.attempt_limit(now);
             decision = instance.decide(now, UNKNOWN);
         }
     }
@@ -365,12 +364,13 @@ fn a_sweep_that_has_no_time_before_a_heartbeat_goes_behind_it() {
     assert!(matches!(heartbeat.act, Some(Act::Heartbeat { .. })));
     let renewed = instance.decide(at(506), applied(5_506));
     assert!(renewed.wake.is_some_and(|wake| wake.at < at(600)), "the sweep is due again");
-    let late = instance.decide(at(990), Event::Wake);
+    let late = instance.decide(at(820), Event::Wake);
     assert_eq!(late.act, None);
-    assert_eq!(late.wake.map(|wake| wake.at), Some(at(1_000)));
-    let heartbeat = instance.decide(at(1_000), Event::Wake);
+    let due = at(500) + LEASE / 3;
+    assert_eq!(late.wake.map(|wake| wake.at), Some(due));
+    let heartbeat = instance.decide(due, Event::Wake);
     assert!(matches!(heartbeat.act, Some(Act::Heartbeat { .. })));
-    let again = instance.decide(at(1_006), applied(6_006));
+    let again = instance.decide(at(840), applied(5_840));
     assert_eq!(again.act, Some(Act::Sweep { before: spanner(0) }));
 }
 
@@ -519,8 +519,8 @@ fn a_lapsed_term_is_over_here_and_left_to_run_out_there() {
 }
 
 #[test]
-fn an_answer_has_ten_seconds_however_long_the_lease() {
-    let limit = |lease| Timing::from_lease(Duration::from_secs(lease)).attempt_limit(&Act::Observe);
-    assert_eq!((limit(3), limit(30)), (Duration::from_secs(1), Duration::from_secs(10)));
-    assert_eq!(limit(86_400), Duration::from_secs(10));
+fn an_answer_has_half_of_the_lease_and_fifteen_seconds_however_long_it_is() {
+    let limit = |lease| Timing::from_lease(Duration::from_secs(lease)).attempt_limit();
+    assert_eq!((limit(4), limit(30)), (Duration::from_secs(2), Duration::from_secs(15)));
+    assert_eq!(limit(86_400), Duration::from_secs(15));
 }

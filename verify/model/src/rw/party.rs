@@ -147,7 +147,7 @@ impl Party {
     }
 
     pub(super) fn is_out_of_time(&self, queue: usize, now: Moment) -> bool {
-        let limit = pace().attempt_limit(&Act::Observe);
+        let limit = pace().attempt_limit();
         self.asked[queue].as_ref().is_some_and(|asked| asked.sent + limit <= now)
     }
 

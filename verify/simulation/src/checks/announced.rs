@@ -78,7 +78,7 @@ impl Announced {
             return Err(format!("lock `{lock}`: #{who} lost {token} without being told"));
         }
         match ended.term.ended() {
-            Some(TermEnd::OutOfContact) => timeline.saw(CoverageGoal::OutOfContact),
+            Some(TermEnd::OutOfContact { .. }) => timeline.saw(CoverageGoal::OutOfContact),
             Some(TermEnd::Expired) => timeline.saw(CoverageGoal::Expired),
             Some(TermEnd::Superseded { .. }) => timeline.saw(CoverageGoal::Superseded),
             _ => {}
@@ -87,7 +87,7 @@ impl Announced {
         let owed = timing.validity().saturating_sub(timing.renew_deadline);
         match ended.term.ended() {
             _ if just_woke => Ok(()),
-            Some(TermEnd::Expired | TermEnd::OutOfContact) if remaining + slack < owed => {
+            Some(TermEnd::Expired | TermEnd::OutOfContact { .. }) if remaining + slack < owed => {
                 Err(format!(
                     "lock `{lock}`: #{who} was told of the end of {token} with {remaining:?} left of {owed:?}"
                 ))

@@ -1,0 +1,57 @@
+//! Spanner answers slowly, all the time.
+
+use std::time::Duration;
+
+use spindle::{LockTable, TermEnd};
+use spindle_emulator::{Effect, Fault, FaultHandle, Rpc};
+use tokio::time::{sleep, timeout};
+
+use crate::log::Log;
+use crate::world::{Contender, EVENTUALLY, LEASE, World, lock_of};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Holds up each read and each commit, so that a transaction takes this long.
+fn slow_down(world: &World, transaction: Duration) -> [FaultHandle; 2] {
+    let half = Effect::Delay(transaction / 2);
+    [Rpc::StreamingRead, Rpc::Commit].map(|rpc| world.spanner.inject(Fault::on(rpc).effect(half)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_that_ends_of_slowness_says_what_was_measured_and_which_lease_would_do() {
+    let world = World::start().await;
+    let (log, _guard) = Log::capture();
+    let holder = world.elect("a").await;
+    let term = holder.lock.term().unwrap();
+    let _slow = slow_down(&world, LEASE / 100 * 45);
+    timeout(EVENTUALLY, term.cancelled()).await.expect("it is lost");
+    let Some(TermEnd::OutOfContact { contact: Some(contact), .. }) = term.ended() else {
+        panic!("{:?}", term.ended())
+    };
+    let text = contact.to_string();
+    assert_eq!(text, "heartbeats took 4.5s; lease 10s carries 3.5s; a lease of 13s would do");
+    assert!(log.the("term ends unexpectedly").says(&text));
+    let refused = term.fence().write(&world.client().await, []).await.unwrap_err();
+    assert!(refused.is_fenced() && refused.to_string().ends_with(&text), "{refused}");
+    let trouble = holder.lock.health().trouble.expect("it is in trouble").error.to_string();
+    assert!(trouble.contains(&text), "{trouble}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_heartbeat_has_no_answer_no_other_leaves_for_the_same_term() {
+    let world = World::start().await;
+    let table: LockTable = world.table();
+    let holders = ["a", "b"].map(|name| Contender::run(lock_of(&table, name)));
+    for holder in &holders {
+        holder.holds().await;
+    }
+    let requests = world.spanner.requests();
+    let _slow = slow_down(&world, LEASE / 100 * 35);
+    // The first of them finds out how slow it is.
+    sleep(LEASE).await;
+    requests.reset();
+    sleep(MINUTE * 10).await;
+    let commits = requests.get(Rpc::Commit);
+    // One each 3.5 s, for both.
+    assert!((165..=175).contains(&commits), "{commits} commits");
+}
