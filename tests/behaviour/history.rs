@@ -302,7 +302,7 @@ async fn a_history_goes_on_after_the_loss_of_its_session() {
         } else {
             table.inspect(LOCK).await.unwrap();
         }
-        world.spanner.restart(Restart::keep()).await.unwrap();
+        world.spanner.restart(Restart::keep().lose_sessions()).await.unwrap();
         let mut holders = Vec::new();
         for _ in 0..10 {
             match history.next().await {

@@ -53,7 +53,7 @@ async fn a_server_that_lost_its_rows_begins_a_new_term_with_a_greater_token() {
     let world = World::start().await;
     let a = world.elect("a").await;
     let first = a.lock.term().unwrap();
-    world.spanner.restart(Restart::lose_rows()).await.unwrap();
+    world.spanner.restart(Restart::lose_rows().lose_sessions()).await.unwrap();
     timeout(EVENTUALLY, first.cancelled()).await.unwrap();
     let second = a.holds().await;
     assert!(second > first.token());
@@ -81,7 +81,7 @@ async fn a_connection_of_ones_own_survives_the_loss_of_its_session() {
     let (a, operator) = (world.elect("a").await, world.table());
     operator.check().await.unwrap();
     let token = a.lock.has_lock();
-    world.spanner.restart(Restart::keep()).await.unwrap();
+    world.spanner.restart(Restart::keep().lose_sessions()).await.unwrap();
     // Its connection is closed; the next one has no session.
     assert!(operator.inspect(LOCK).await.unwrap_err().is_retryable());
     let lost = operator.inspect(LOCK).await.unwrap_err();
@@ -103,7 +103,7 @@ async fn the_loss_of_a_session_is_no_reason_to_send_one_request_at_a_time() {
     let blocked = lock("blocked").acquire().await.unwrap();
     let slow = Fault::on(Rpc::StreamingRead).key("kept").effect(Effect::Delay(LEASE / 50));
     let slow = world.spanner.inject(slow);
-    world.spanner.restart(Restart::keep()).await.unwrap();
+    world.spanner.restart(Restart::keep().lose_sessions()).await.unwrap();
     until("a heartbeat leaves", || (slow.hits() > 0).then_some(())).await;
     // Beside it.
     let _ = lock("beside").try_acquire().await;
@@ -125,7 +125,7 @@ async fn a_client_that_was_given_stays_without_session_and_health_calls_for_a_re
     let table = spindle::LockTable::new(world.client().await, "locktable");
     let a = Contender::run(lock_of(&table, LOCK));
     a.holds().await;
-    world.spanner.restart(Restart::keep()).await.unwrap();
+    world.spanner.restart(Restart::keep().lose_sessions()).await.unwrap();
     let error = until("it says so", || {
         a.lock.health().trouble.map(|trouble| trouble.error).filter(spindle::Error::is_session_lost)
     })

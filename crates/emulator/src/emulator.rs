@@ -242,8 +242,16 @@ impl Emulator {
     }
 
     /// Makes requests go wrong from now on.
+    ///
+    /// # Panics
+    /// No request can meet the fault: no database has its table, its tag is empty, or its probability is
+    /// not between 0 and 1. A test with such a fault would pass whatever it tests.
+    #[track_caller]
     pub fn inject(&self, fault: Fault) -> FaultHandle {
-        self.running.core.faults.inject(fault)
+        match self.running.core.inject(fault) {
+            Ok(handle) => handle,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Ends every fault.
@@ -283,6 +291,20 @@ impl Emulator {
     /// Somebody else has taken the port meanwhile.
     pub async fn resume(&self) -> io::Result<()> {
         self.running.ports.resume().await
+    }
+
+    /// Swallows from here on what flows on the connections that exist, through every port, as a
+    /// router that has forgotten them does: requests don't arrive, and neither do replies, those of
+    /// requests under way included. Nothing is closed, and new connections work. Returns how many
+    /// connections those are.
+    ///
+    /// A connection exists once a request has been answered on it. Those of the
+    /// [control service](crate#from-other-languages) and of the port for administration go on.
+    ///
+    /// # Cancellation safety
+    /// Dropped halfway, it has met the connections of some of the ports; another call meets the others.
+    pub async fn swallow_connections(&self) -> usize {
+        self.running.ports.swallow().await
     }
 
     /// Stops the server and starts it again on the same port. Open transactions are lost.

@@ -68,6 +68,7 @@ pub enum Effect {
 pub struct Fault {
     pub(crate) rpc: Option<Rpc>,
     pub(crate) session: Option<String>,
+    pub(crate) tag: Option<String>,
     pub(crate) table: Option<String>,
     pub(crate) key: Option<String>,
     pub(crate) skip: u64,
@@ -89,6 +90,7 @@ impl Fault {
         Fault {
             rpc: None,
             session: None,
+            tag: None,
             table: None,
             key: None,
             skip: 0,
@@ -105,17 +107,24 @@ impl Fault {
         self
     }
 
-    /// Only requests that name this table: reads of it, commits with a mutation of it, statements
-    /// whose text has its name as a word. A commit of what statements wrote names no table.
+    /// Only requests with this transaction tag or request tag.
+    #[must_use]
+    pub fn tag(mut self, tag: impl Into<String>) -> Fault {
+        self.tag = Some(tag.into());
+        self
+    }
+
+    /// Only requests that name this table: reads of it, statements whose text has its name as a word,
+    /// and commits that write a row of it, by a mutation or by what statements of theirs wrote.
     #[must_use]
     pub fn table(mut self, name: impl Into<String>) -> Fault {
         self.table = Some(name.into());
         self
     }
 
-    /// Meets only reads and commits that name a row whose key begins with this value. The value has
-    /// the form it has on the wire (for an INT64 its decimal digits). Ranges and statements name no
-    /// row.
+    /// Meets only reads that name a row whose key begins with this value, and commits that write one.
+    /// The value has the form it has on the wire (for an INT64 its decimal digits). Ranges and
+    /// statements name no row.
     #[must_use]
     pub fn key(mut self, first_part: impl Into<String>) -> Fault {
         self.key = Some(first_part.into());
@@ -178,13 +187,21 @@ impl FaultHandle {
     }
 }
 
-/// Gives the name of a table's first key column.
-pub(crate) type KeyColumn<'a> = &'a dyn Fn(&str) -> Option<String>;
+/// The server's knowledge about a request's database.
+pub(crate) trait Known {
+    /// Returns the name of a table's first key column.
+    fn key_column(&self, table: &str) -> Option<String>;
+    /// Returns true if statements of a transaction have written a row of this table whose key begins
+    /// with `key`; without one or the other, of any.
+    fn has_written(&self, transaction: &[u8], table: Option<&str>, key: Option<&str>) -> bool;
+}
 
 /// The things that a request names, of those that a fault asks for.
 #[derive(Default)]
 pub(crate) struct Named<'r> {
     pub session: Option<&'r str>,
+    /// The tag of its transaction and its own; empty without one.
+    pub tags: [&'r str; 2],
     /// The id of the transaction.
     pub transaction: Option<&'r [u8]>,
     /// True if it begins a transaction of several requests.
@@ -200,7 +217,7 @@ pub(crate) trait Selectable {
     fn hide_read_timestamp(&mut self) {}
     /// Returns true if it names this table, and a row of it whose key begins with `key` if that is
     /// asked.
-    fn names(&self, _table: Option<&str>, _key: Option<&str>, _key_column: KeyColumn<'_>) -> bool {
+    fn names(&self, _table: Option<&str>, _key: Option<&str>, _known: &dyn Known) -> bool {
         false
     }
 }
@@ -262,17 +279,12 @@ impl Faults {
     }
 
     /// Returns what happens to a request.
-    pub fn meet(
-        &self,
-        rpc: Rpc,
-        request: &dyn Selectable,
-        key_column: KeyColumn<'_>,
-    ) -> Option<Effect> {
+    pub fn meet(&self, rpc: Rpc, request: &dyn Selectable, known: &dyn Known) -> Option<Effect> {
         let mut injected = self.injected();
         let met = injected
             .active
             .iter_mut()
-            .find_map(|active| active.meets(rpc, request, key_column).then_some(active))?;
+            .find_map(|active| active.meets(rpc, request, known).then_some(active))?;
         met.hits.fetch_add(1, Ordering::SeqCst);
         let effect = met.fault.effect;
         injected.active.retain(|active| active.fault.times != Some(0));
@@ -285,12 +297,14 @@ impl Faults {
 }
 
 impl Active {
-    fn meets(&mut self, rpc: Rpc, request: &dyn Selectable, key_column: KeyColumn<'_>) -> bool {
+    fn meets(&mut self, rpc: Rpc, request: &dyn Selectable, known: &dyn Known) -> bool {
         let fault = &mut self.fault;
+        let Named { session, tags, .. } = request.named();
         let selects = fault.rpc.is_none_or(|selected| selected == rpc)
-            && fault.session.as_deref().is_none_or(|name| request.named().session == Some(name))
+            && fault.session.as_deref().is_none_or(|name| session == Some(name))
+            && fault.tag.as_deref().is_none_or(|tag| tags.contains(&tag))
             && (fault.table.is_none() && fault.key.is_none()
-                || request.names(fault.table.as_deref(), fault.key.as_deref(), key_column));
+                || request.names(fault.table.as_deref(), fault.key.as_deref(), known));
         if !selects || fault.times == Some(0) {
             return false;
         }
@@ -315,13 +329,25 @@ mod tests {
     struct Anything;
 
     impl Selectable for Anything {
-        fn names(&self, _: Option<&str>, _: Option<&str>, _: KeyColumn<'_>) -> bool {
+        fn names(&self, _: Option<&str>, _: Option<&str>, _: &dyn Known) -> bool {
             true
         }
     }
 
+    struct Nothing;
+
+    impl Known for Nothing {
+        fn key_column(&self, _: &str) -> Option<String> {
+            None
+        }
+
+        fn has_written(&self, _: &[u8], _: Option<&str>, _: Option<&str>) -> bool {
+            false
+        }
+    }
+
     fn meets(faults: &Faults, rpc: Rpc) -> bool {
-        faults.meet(rpc, &Anything, &|_| None).is_some()
+        faults.meet(rpc, &Anything, &Nothing).is_some()
     }
 
     #[test]

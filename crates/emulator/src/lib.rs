@@ -5,6 +5,7 @@ mod control;
 mod emulator;
 pub mod engine;
 mod faults;
+mod flow;
 mod grpc;
 mod http1;
 mod port;

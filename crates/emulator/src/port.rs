@@ -43,6 +43,12 @@ impl Port {
         self.0.shut(Reason::CutOff).await;
     }
 
+    /// Swallows what flows on the connections that it has now, in both directions; see
+    /// [`Emulator::swallow_connections`](crate::Emulator::swallow_connections). Returns how many those are.
+    pub async fn swallow_connections(&self) -> usize {
+        self.0.swallow().await
+    }
+
     /// Takes connections again, on the same port. Doing so twice changes nothing. Behind a paused
     /// emulator it takes them once that resumes.
     ///
@@ -86,6 +92,16 @@ impl Ports {
         all.listeners.retain(|listener| listener.strong_count() > 0);
         all.listeners.push(Arc::downgrade(&listener));
         Ok(Port(listener))
+    }
+
+    /// Swallows the connections of all of them, and returns how many those are.
+    pub async fn swallow(&self) -> usize {
+        let all = self.all.lock().await;
+        let mut connections = 0;
+        for listener in all.listeners.iter().filter_map(Weak::upgrade) {
+            connections += listener.swallow().await;
+        }
+        connections
     }
 
     /// Shuts all of them.
@@ -144,6 +160,11 @@ impl State {
 }
 
 impl Listener {
+    async fn swallow(&self) -> usize {
+        let state = self.state.lock().await;
+        state.listening.as_ref().map_or(0, |listening| listening.swallow(&self.core))
+    }
+
     async fn shut(&self, reason: Reason) {
         let mut state = self.state.lock().await;
         *state.flag(reason) = true;

@@ -48,19 +48,20 @@ impl Running {
         if restart.data == Data::LoseDatabases {
             self.admin.clear();
         }
-        if !restart.keep_sessions {
+        if restart.lose_sessions {
             self.core.forget_sessions();
         }
         self.ports.resume().await
     }
 }
 
-/// The data and sessions that an [`Emulator::restart`](crate::Emulator::restart) leaves.
+/// The data and sessions that an [`Emulator::restart`](crate::Emulator::restart) leaves. It ends
+/// every open transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Restart {
     data: Data,
-    keep_sessions: bool,
+    lose_sessions: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -73,25 +74,26 @@ enum Data {
 }
 
 impl Restart {
-    /// The data stays; sessions and open transactions are lost.
+    /// Data and sessions stay, as they do when Cloud Spanner moves a database to another server.
     pub const fn keep() -> Restart {
-        Restart { data: Data::Keep, keep_sessions: false }
+        Restart { data: Data::Keep, lose_sessions: false }
     }
 
-    /// The tables stay, without their rows.
+    /// Tables and sessions stay, without rows.
     pub const fn lose_rows() -> Restart {
-        Restart { data: Data::LoseRows, keep_sessions: false }
+        Restart { data: Data::LoseRows, lose_sessions: false }
     }
 
     /// Nothing stays, not even the databases and their instances.
     pub const fn lose_databases() -> Restart {
-        Restart { data: Data::LoseDatabases, keep_sessions: false }
+        Restart { data: Data::LoseDatabases, lose_sessions: false }
     }
 
-    /// Sessions stay as well, as they do when Cloud Spanner moves a database.
+    /// Sessions are lost as well, as on an emulator that was stopped and started, or by a client that
+    /// kept one for too long. Google's Rust client makes no new multiplexed session for a lost one.
     #[must_use]
-    pub const fn keep_sessions(mut self) -> Restart {
-        self.keep_sessions = true;
+    pub const fn lose_sessions(mut self) -> Restart {
+        self.lose_sessions = true;
         self
     }
 }

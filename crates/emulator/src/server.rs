@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::body::Body;
 
+use crate::flow::{Flow, Flows};
 use crate::service::{Connection, Core};
 
 /// How many requests one connection may have under way. A client with a single connection can
@@ -41,6 +42,7 @@ pub(crate) type Answering = Arc<dyn Fn(Request<Incoming>) -> Answer + Send + Syn
 #[derive(Debug)]
 pub(crate) struct Listening {
     pub address: SocketAddr,
+    flows: Flows,
     closed: CancellationToken,
     accepting: tokio::task::JoinHandle<()>,
 }
@@ -54,14 +56,27 @@ impl Listening {
     ) -> io::Result<Listening> {
         let listener = bind(address)?;
         let address = listener.local_addr()?;
+        let flows = Flows::default();
         let closed = core.stopped.child_token();
-        let accepting = core.tasks.spawn(accept(listener, answering, closed.clone()));
-        Ok(Listening { address, closed, accepting })
+        let accepting =
+            core.tasks.spawn(accept(listener, answering, flows.clone(), closed.clone()));
+        Ok(Listening { address, flows, closed, accepting })
     }
 
     /// Begins to close.
     pub fn shut(&self) {
         self.closed.cancel();
+    }
+
+    /// Swallows from here on what flows on the connections that are open, in both directions, and
+    /// closes nothing. Returns how many those are.
+    pub fn swallow(&self, core: &Core) -> usize {
+        let sockets = self.flows.swallow();
+        let count = sockets.len();
+        for socket in sockets {
+            core.tasks.spawn(drain(socket, core.stopped.clone()));
+        }
+        count
     }
 
     /// Stops listening, breaks every connection, and waits until its requests have ended.
@@ -72,7 +87,22 @@ impl Listening {
     }
 }
 
-async fn accept(listener: TcpListener, answering: Answering, closed: CancellationToken) {
+/// Reads for nobody, until the sender closes.
+async fn drain(mut socket: TcpStream, stopped: CancellationToken) {
+    let mut nobody = tokio::io::sink();
+    tokio::select! {
+        () = stopped.cancelled() => {}
+        // Whatever ended it, the sender is gone.
+        _ = tokio::io::copy(&mut socket, &mut nobody) => {}
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    answering: Answering,
+    flows: Flows,
+    closed: CancellationToken,
+) {
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -81,10 +111,17 @@ async fn accept(listener: TcpListener, answering: Answering, closed: Cancellatio
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((socket, _)) => {
+                // Small messages in both directions; it works without, only slower.
+                let _ = socket.set_nodelay(true);
                 let connection = Connection(closed.child_token());
                 let requests = Requests { tasks: connections.clone(), connection };
-                connections.spawn(serve(stream, requests, Arc::clone(&answering)));
+                let (flow, open) = flows.add(socket);
+                let serving = serve(flow, requests, Arc::clone(&answering));
+                connections.spawn(async move {
+                    serving.await;
+                    drop(open);
+                });
             }
             // Out of file descriptors, or the peer gone already: the next one may do better.
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -96,9 +133,7 @@ async fn accept(listener: TcpListener, answering: Answering, closed: Cancellatio
     connections.wait().await;
 }
 
-async fn serve(stream: TcpStream, requests: Requests, answering: Answering) {
-    // Small messages in both directions; it works without, only slower.
-    let _ = stream.set_nodelay(true);
+async fn serve(flow: Flow, requests: Requests, answering: Answering) {
     let connection = requests.connection.clone();
     let cut = connection.0.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -108,7 +143,7 @@ async fn serve(stream: TcpStream, requests: Requests, answering: Answering) {
     });
     let mut server = auto::Builder::new(requests);
     server.http2().max_concurrent_streams(CONCURRENT_REQUESTS_MAX);
-    let serving = server.serve_connection(TokioIo::new(stream), service);
+    let serving = server.serve_connection(TokioIo::new(flow), service);
     tokio::select! {
         biased;
         () = cut.cancelled() => {}

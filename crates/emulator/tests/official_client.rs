@@ -133,7 +133,7 @@ async fn a_row_that_was_written_is_read_with_a_timestamp_not_before_its_commit()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_session_is_told_from_a_missing_row_by_its_details() {
     let world = World::start().await;
-    world.emulator.restart(Restart::keep()).await.unwrap();
+    world.emulator.restart(Restart::keep().lose_sessions()).await.unwrap();
     let read = world.client.single_use().build().execute_read(look("job")).await;
     let error = read.err().unwrap();
     let status = error.status().unwrap();

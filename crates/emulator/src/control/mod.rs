@@ -42,7 +42,7 @@ async fn done(running: &Arc<Running>, request: Request<Incoming>) -> Result<Valu
     match (&head.method, path.as_slice()) {
         (&Method::POST, ["faults"]) => {
             let fault = parse::<Injection>(&body)?.fault()?;
-            Ok(json!({ "id": faults.inject(fault).id() }))
+            Ok(json!({ "id": running.core.inject(fault)?.id() }))
         }
         (&Method::GET, ["faults", id]) => {
             let hits = id.parse().ok().and_then(|id| faults.hits(id));
@@ -71,6 +71,9 @@ async fn done(running: &Arc<Running>, request: Request<Incoming>) -> Result<Valu
         }
         (&Method::POST, ["resume"]) => {
             running.ports.resume().await.map(|()| json!({})).map_err(unavailable)
+        }
+        (&Method::POST, ["swallow_connections"]) => {
+            Ok(json!({ "connections": running.ports.swallow().await }))
         }
         (&Method::POST, ["restart"]) => {
             running.restart(parse(&body)?).await.map(|()| json!({})).map_err(unavailable)

@@ -21,6 +21,7 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
 pub(super) struct Injection {
     rpc: Option<Rpc>,
     session: Option<String>,
+    tag: Option<String>,
     table: Option<String>,
     key: Option<String>,
     #[serde(default)]
@@ -53,9 +54,9 @@ pub(super) struct Creation {
 impl Injection {
     pub fn fault(self) -> Result<Fault> {
         let effect = self.effect()?;
-        let Injection { rpc, session, table, key, skip, times, seed, .. } = self;
+        let Injection { rpc, session, tag, table, key, skip, times, seed, .. } = self;
         let probability = self.probability.map(|probability| (probability, seed));
-        Ok(Fault { rpc, session, table, key, skip, times, probability, effect })
+        Ok(Fault { rpc, session, tag, table, key, skip, times, probability, effect })
     }
 
     fn effect(&self) -> Result<Effect> {
@@ -93,7 +94,7 @@ mod tests {
     fn a_fault_says_the_same_in_json() {
         for text in [
             r#"{"effect": "lose_reply", "session": null}"#,
-            r#"{"rpc": "Commit", "table": "t", "key": "k", "skip": 1, "times": 2, "effect": "abort"}"#,
+            r#"{"rpc": "Commit", "tag": "app=x", "table": "t", "key": "k", "skip": 1, "times": 2, "effect": "abort"}"#,
             r#"{"effect": "delay", "ms": 20, "probability": 0.5, "seed": 7}"#,
             r#"{"effect": "fail_after_applying", "code": "UNAVAILABLE"}"#,
         ] {

@@ -40,6 +40,7 @@ mod locks;
 mod mutation;
 mod numeric;
 mod read;
+mod remembered;
 mod requests;
 mod rewrite;
 mod schema;

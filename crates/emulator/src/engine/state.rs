@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use super::error::{Code, Error, Result};
 use super::locks::{Lock, LockTable, compete};
+use super::remembered::WrittenRows;
 use super::schema::{Schema, in_lower_case};
 use super::store::Rows;
 use super::table::Table;
@@ -227,7 +228,7 @@ impl State {
 
     /// Ends a transaction, frees what it holds and wakes who waits for that. None ends otherwise.
     pub fn finish(&mut self, id: TransactionId, outcome: Outcome) {
-        let Some(Transaction { age, locked, .. }) = self.open.remove(&id) else { return };
+        let Some(Transaction { age, locked, writes, .. }) = self.open.remove(&id) else { return };
         if let Some(age) = age {
             self.stop_waiting((age, id));
         }
@@ -236,7 +237,8 @@ impl State {
                 table.locks.release(id);
             }
         }
-        self.ended.insert(id, Ended { age, outcome });
+        let written = WrittenRows::of(writes.rows, &self.schema);
+        self.ended.insert(id, Ended { age, outcome, written });
         self.ended_in_order.push_back(id);
         if self.ended.len() > ENDED_MAX
             && let Some(oldest) = self.ended_in_order.pop_front()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::error::Error;
 use super::locks::Lock;
 use super::mutation::WriteSet;
+use super::remembered::WrittenRows;
 use super::value::Timestamp;
 
 /// How long a transaction may go without a request before it is aborted.
@@ -103,6 +104,7 @@ pub(super) struct Ended {
     /// Its age, which its next attempt takes over.
     pub age: Option<u64>,
     pub outcome: Outcome,
+    pub written: WrittenRows,
 }
 
 /// One read-write transaction that is open.

@@ -9,6 +9,7 @@ use hyper::body::Bytes;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response};
 
+use super::select::OfSession;
 use super::status::status;
 use super::{Connection, Core};
 use crate::engine::{Code, Error, Handle, Result};
@@ -54,8 +55,8 @@ impl Core {
         let message = call.message();
         let session = message.named().session;
         self.counts.count(rpc, session);
-        let key_column = |table: &str| self.first_key_column(session?, table);
-        let answer = match self.faults.meet(rpc, message, &key_column) {
+        let known = OfSession { core: self, session: session.unwrap_or_default() };
+        let answer = match self.faults.meet(rpc, message, &known) {
             None => call.apply(Arc::clone(self)),
             Some(effect) => Box::pin(Arc::clone(self).affected(effect, call, connection)),
         };
@@ -153,13 +154,6 @@ impl Core {
             database.fail(id, error.clone());
         }
         Some(error)
-    }
-
-    fn first_key_column(&self, session: &str, table: &str) -> Option<String> {
-        let schema = self.database_of(session).ok()?.schema();
-        let table = schema.table(table)?;
-        let first = table.primary_key.first()?;
-        Some(table.columns[first.position].name.clone())
     }
 }
 

@@ -16,9 +16,9 @@ use crate::engine::{
     Clock, Code, Database, Dialect, Error, Result, SchemaChange, TransactionId, TransactionNumbers,
     VERSION_RETENTION,
 };
-use crate::faults::Faults;
+use crate::faults::{Fault, FaultHandle, Faults};
 use crate::rpc::RequestCounts;
-use crate::sql::{Statements, parse_ddl_in, parse_ddl_leniently};
+use crate::sql::{Statements, is_of_information_schema, parse_ddl_in, parse_ddl_leniently};
 
 /// Everything a server knows, apart from who is connected.
 #[derive(Debug)]
@@ -124,7 +124,49 @@ impl Core {
         self.databases().iter().map(|(name, database)| (name.clone(), database.clone())).collect()
     }
 
-    /// Forgets every session, as a restart does.
+    /// Makes requests go wrong from now on.
+    ///
+    /// # Errors
+    /// No request can ever meet the fault: there is no such table, no such probability, or no tag.
+    pub fn inject(&self, fault: Fault) -> Result<FaultHandle> {
+        let refused = |reason| Err(Error::invalid_argument(reason));
+        if let Some(table) = &fault.table
+            && !self.is_table(table)
+        {
+            let mut tables: Vec<String> = Vec::new();
+            for (_, database) in self.all_databases() {
+                tables.extend(database.schema().tables().map(|table| table.name.clone()));
+            }
+            tables.sort();
+            tables.dedup();
+            return refused(format!(
+                "A fault on the table `{table}`: no database has it. There are: {}.",
+                if tables.is_empty() { "none".to_owned() } else { tables.join(", ") }
+            ));
+        }
+        if fault.tag.as_deref() == Some("") {
+            return refused(
+                "A fault on an empty tag: requests without a tag have none.".to_owned(),
+            );
+        }
+        match fault.probability {
+            Some((probability, _)) if !(0.0..=1.0).contains(&probability) => {
+                refused(format!("A fault's probability is between 0 and 1, found: {probability}."))
+            }
+            _ => Ok(self.faults.inject(fault)),
+        }
+    }
+
+    /// Returns true if a request can name this table to one of the databases.
+    fn is_table(&self, name: &str) -> bool {
+        let has = |database: &Database| {
+            let schema = database.schema();
+            schema.table(name).is_some() || is_of_information_schema(name, &schema)
+        };
+        self.all_databases().iter().any(|(_, database)| has(database))
+    }
+
+    /// Forgets every session, as a restart can.
     pub fn forget_sessions(&self) {
         self.sessions().clear();
     }

@@ -5,7 +5,10 @@ use prost_types::value::Kind;
 use proto::mutation::Operation;
 use proto::transaction_selector::Selector;
 
-use crate::faults::{KeyColumn, Named, Selectable};
+use super::Core;
+use super::convert::encode;
+use crate::engine::Handle;
+use crate::faults::{Known, Named, Selectable};
 
 impl Selectable for proto::CreateSessionRequest {}
 impl Selectable for proto::BatchCreateSessionsRequest {}
@@ -16,17 +19,18 @@ impl Selectable for proto::DeleteSessionRequest {}
 impl Selectable for proto::RollbackRequest {
     fn named(&self) -> Named<'_> {
         let transaction = Some(self.transaction_id.as_slice());
-        Named { session: Some(&self.session), transaction, begins: false }
+        Named { session: Some(&self.session), transaction, ..Named::default() }
     }
 }
 
 impl Selectable for proto::BeginTransactionRequest {
     fn named(&self) -> Named<'_> {
-        Named { session: Some(&self.session), transaction: None, begins: true }
+        let (session, tags) = (Some(&*self.session), tags(self.request_options.as_ref()));
+        Named { session, tags, transaction: None, begins: true }
     }
 
-    fn names(&self, table: Option<&str>, key: Option<&str>, key_column: KeyColumn<'_>) -> bool {
-        self.mutation_key.iter().any(|mutation| mutation_names(mutation, table, key, key_column))
+    fn names(&self, table: Option<&str>, key: Option<&str>, known: &dyn Known) -> bool {
+        self.mutation_key.iter().any(|mutation| mutation_names(mutation, table, key, known))
     }
 }
 
@@ -36,17 +40,19 @@ impl Selectable for proto::CommitRequest {
             Some(proto::commit_request::Transaction::TransactionId(id)) => Some(id.as_slice()),
             _ => None,
         };
-        Named { session: Some(&self.session), transaction, begins: false }
+        let (session, tags) = (Some(&*self.session), tags(self.request_options.as_ref()));
+        Named { session, tags, transaction, begins: false }
     }
 
-    fn names(&self, table: Option<&str>, key: Option<&str>, key_column: KeyColumn<'_>) -> bool {
-        self.mutations.iter().any(|mutation| mutation_names(mutation, table, key, key_column))
+    fn names(&self, table: Option<&str>, key: Option<&str>, known: &dyn Known) -> bool {
+        self.mutations.iter().any(|mutation| mutation_names(mutation, table, key, known))
+            || self.named().transaction.is_some_and(|id| known.has_written(id, table, key))
     }
 }
 
 impl Selectable for proto::ReadRequest {
     fn named(&self) -> Named<'_> {
-        selected(&self.session, self.transaction.as_ref())
+        selected(&self.session, self.transaction.as_ref(), self.request_options.as_ref())
     }
 
     fn hide_read_timestamp(&mut self) {
@@ -59,47 +65,81 @@ impl Selectable for proto::ReadRequest {
         }
     }
 
-    fn names(&self, table: Option<&str>, key: Option<&str>, _: KeyColumn<'_>) -> bool {
+    fn names(&self, table: Option<&str>, key: Option<&str>, _: &dyn Known) -> bool {
         is_table(&self.table, table) && key_set_names(self.key_set.as_ref(), key)
     }
 }
 
 impl Selectable for proto::ExecuteSqlRequest {
     fn named(&self) -> Named<'_> {
-        selected(&self.session, self.transaction.as_ref())
+        selected(&self.session, self.transaction.as_ref(), self.request_options.as_ref())
     }
 
-    fn names(&self, table: Option<&str>, key: Option<&str>, _: KeyColumn<'_>) -> bool {
+    fn names(&self, table: Option<&str>, key: Option<&str>, _: &dyn Known) -> bool {
         key.is_none() && table.is_none_or(|table| has_word(&self.sql, table))
     }
 }
 
 impl Selectable for proto::ExecuteBatchDmlRequest {
     fn named(&self) -> Named<'_> {
-        selected(&self.session, self.transaction.as_ref())
+        selected(&self.session, self.transaction.as_ref(), self.request_options.as_ref())
     }
 
-    fn names(&self, table: Option<&str>, key: Option<&str>, _: KeyColumn<'_>) -> bool {
+    fn names(&self, table: Option<&str>, key: Option<&str>, _: &dyn Known) -> bool {
         let names = |sql: &str| table.is_none_or(|table| has_word(sql, table));
         key.is_none() && self.statements.iter().any(|statement| names(&statement.sql))
     }
 }
 
-fn selected<'r>(session: &'r str, selector: Option<&'r proto::TransactionSelector>) -> Named<'r> {
+/// A server's knowledge, as it has it of a session.
+pub(super) struct OfSession<'a> {
+    pub core: &'a Core,
+    pub session: &'a str,
+}
+
+impl Known for OfSession<'_> {
+    fn key_column(&self, table: &str) -> Option<String> {
+        let schema = self.core.database_of(self.session).ok()?.schema();
+        let table = schema.table(table)?;
+        let first = table.primary_key.first()?;
+        Some(table.columns[first.position].name.clone())
+    }
+
+    fn has_written(&self, transaction: &[u8], table: Option<&str>, key: Option<&str>) -> bool {
+        let Ok(Handle::ReadWrite(id)) = Handle::decode(transaction, self.session) else {
+            return false;
+        };
+        let Ok(database) = self.core.database_of(self.session) else { return false };
+        database.has_written(id, |name, row| {
+            let first = row.values().next().map(encode);
+            is_table(name, table) && key.is_none_or(|key| first.is_some_and(|it| is_text(&it, key)))
+        })
+    }
+}
+
+fn tags(options: Option<&proto::RequestOptions>) -> [&str; 2] {
+    options.map_or([""; 2], |options| [&options.transaction_tag, &options.request_tag])
+}
+
+fn selected<'r>(
+    session: &'r str,
+    selector: Option<&'r proto::TransactionSelector>,
+    options: Option<&'r proto::RequestOptions>,
+) -> Named<'r> {
     let selector = selector.and_then(|selector| selector.selector.as_ref());
     let transaction = match selector {
         Some(Selector::Id(id)) => Some(id.as_slice()),
         _ => None,
     };
     let begins = matches!(selector, Some(Selector::Begin(_)));
-    Named { session: Some(session), transaction, begins }
+    Named { session: Some(session), tags: tags(options), transaction, begins }
 }
 
 fn mutation_names(
     mutation: &proto::Mutation,
     table: Option<&str>,
     key: Option<&str>,
-    key_column: KeyColumn<'_>,
+    known: &dyn Known,
 ) -> bool {
     let write = match &mutation.operation {
         Some(
@@ -117,7 +157,7 @@ fn mutation_names(
         return false;
     }
     let Some(key) = key else { return true };
-    let Some(column) = key_column(&write.table) else { return false };
+    let Some(column) = known.key_column(&write.table) else { return false };
     let at = write.columns.iter().position(|name| name.eq_ignore_ascii_case(&column));
     at.is_some_and(|at| {
         write.values.iter().any(|row| row.values.get(at).is_some_and(|value| is_text(value, key)))

@@ -71,6 +71,11 @@ pub fn view(name: &str, schema: &Schema) -> Option<View> {
     Some(shown(schema, columns, rows))
 }
 
+/// Returns true for its own name and those of its tables, in any case.
+pub fn is_of_information_schema(name: &str, schema: &Schema) -> bool {
+    name.eq_ignore_ascii_case(NAME) || view(name, schema).is_some()
+}
+
 /// Tables of the other dialect are in a schema that has a name.
 fn shown(schema: &Schema, columns: &str, mut rows: Vec<Vec<Value>>) -> View {
     let kind = |name: &str| match name {

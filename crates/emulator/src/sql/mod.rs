@@ -34,6 +34,7 @@ mod written;
 pub use database::InTransaction;
 pub use error::{Pos, Result, SqlError};
 pub use functions::{Code as FunctionCode, Function, functions};
+pub(crate) use information_schema::is_of_information_schema;
 pub use params::{Parameter, Parameters};
 pub use parser::{
     MAX_DDL_BYTES, MAX_DEPTH, MAX_STATEMENT_CHARS, MAX_SUBQUERY_DEPTH, check_query,

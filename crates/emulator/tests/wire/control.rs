@@ -59,7 +59,7 @@ async fn it_answers_while_the_server_is_paused() {
     ok(&world, "POST /pause", "").await;
     assert!(TcpStream::connect(world.emulator.address()).await.is_err());
     ok(&world, "POST /resume", "").await;
-    ok(&world, "POST /restart", r#"{"data": "lose_rows", "keep_sessions": true}"#).await;
+    ok(&world, "POST /restart", r#"{"data": "lose_rows"}"#).await;
     let retried = async {
         // The channel finds out about the broken connection in its own time.
         while world.users(None).await.is_err() {
@@ -68,6 +68,27 @@ async fn it_answers_while_the_server_is_paused() {
     };
     tokio::time::timeout(Duration::from_secs(30), retried).await.unwrap();
     assert!(world.ids().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_restart_keeps_sessions_or_loses_them() {
+    let mut world = start().await;
+    for (restart, is_kept) in [("", true), (r#"{"lose_sessions": true}"#, false)] {
+        ok(&world, "POST /restart", restart).await;
+        world.client = SpannerClient::new(connected(world.emulator.endpoint()).await);
+        let answer = world.users(None).await;
+        assert_eq!(answer.is_ok(), is_kept, "{restart}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn connections_are_swallowed_and_counted() {
+    let mut world = start().await;
+    world.users(None).await.unwrap();
+    let swallow = "POST /swallow_connections";
+    assert_eq!(ok(&world, swallow, "").await, r#"{"connections":1}"#);
+    waits(world.users(None)).await;
+    assert_eq!(ok(&world, swallow, "").await, r#"{"connections":0}"#);
 }
 
 #[tokio::test]
@@ -98,6 +119,10 @@ async fn what_is_not_understood_is_refused_and_harms_nobody() {
         ("GET /nothing", "", 404),
         ("POST /faults", "{", 400),
         ("POST /faults", r#"{"effect": "explode"}"#, 400),
+        ("POST /faults", r#"{"effect": "abort", "table": "orders"}"#, 400),
+        ("POST /faults", r#"{"effect": "abort", "probability": 2}"#, 400),
+        ("POST /faults", r#"{"effect": "abort", "tag": ""}"#, 400),
+        ("POST /restart", r#"{"keep_sessions": true}"#, 400),
         ("POST /restart", r#"{"data": "some"}"#, 400),
         ("POST /clock/advance", "{}", 400),
         ("GET /faults/99", "", 404),

@@ -133,7 +133,7 @@ async fn a_pause_and_a_restart_close_every_door() {
     assert!(!reached(&shut).await, "it stays cut off");
 
     let mut before = tokio::net::TcpStream::connect(port.address()).await.unwrap();
-    world.emulator.restart(spindle_emulator::Restart::keep().keep_sessions()).await.unwrap();
+    world.emulator.restart(spindle_emulator::Restart::keep()).await.unwrap();
     let mut rest = Vec::new();
     let ended = tokio::io::AsyncReadExt::read_to_end(&mut before, &mut rest);
     let ended = tokio::time::timeout(std::time::Duration::from_secs(60), ended).await;
@@ -145,7 +145,7 @@ async fn a_pause_and_a_restart_close_every_door() {
 async fn a_restart_that_nobody_waits_for_is_finished() {
     let mut world = World::start().await;
     {
-        let restart = world.emulator.restart(spindle_emulator::Restart::keep().keep_sessions());
+        let restart = world.emulator.restart(spindle_emulator::Restart::keep());
         tokio::select! {
             biased;
             _ = restart => panic!("it is done at once"),

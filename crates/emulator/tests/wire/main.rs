@@ -6,6 +6,8 @@
 mod admin;
 mod constraints;
 mod control;
+mod faults;
+mod flows;
 mod http;
 mod life;
 mod limits;

@@ -284,10 +284,10 @@ impl<'a> Nemesis<'a> {
 
     async fn restart(&mut self, spanner: &Emulator) -> Result<(), Failure> {
         let restart = Restart::keep();
-        let restart = if self.random.random() { restart } else { restart.keep_sessions() };
+        let restart = if self.random.random() { restart.lose_sessions() } else { restart };
         self.say(Fault::Restart, None)?;
         spanner.restart(restart).await?;
-        if restart == Restart::keep() {
+        if restart != Restart::keep() {
             // This one's session is lost as well.
             self.outside = Outside::connect(self.server).await?;
         }

@@ -1,0 +1,143 @@
+//! The requests that a fault meets.
+
+use spindle_emulator::{Effect, Fault, FaultHandle, Rpc};
+
+use super::*;
+
+fn refuse(world: &World, fault: Fault) -> FaultHandle {
+    world.emulator.inject(fault.effect(Effect::Fail(spindle_emulator::engine::Code::Unknown)))
+}
+
+/// A transaction in which this statement has run.
+async fn after(world: &mut World, sql: &str) -> Vec<u8> {
+    let id = world.begin_read_write().await;
+    let statement = proto::ExecuteSqlRequest {
+        transaction: selected(Selector::Id(id.clone())),
+        seqno: 1,
+        ..world.statement(sql)
+    };
+    world.client.execute_sql(statement).await.unwrap();
+    id
+}
+
+#[tokio::test]
+async fn a_fault_on_a_table_meets_the_commit_of_what_statements_wrote() {
+    let mut world = World::start().await;
+    world.commit_once([insert(7)]).await.unwrap();
+    for (sql, key, is_met) in [
+        ("INSERT INTO users (id) VALUES (1)", None, true),
+        ("INSERT INTO users (id) VALUES (1)", Some("1"), true),
+        ("INSERT INTO users (id) VALUES (1)", Some("7"), false),
+        ("DELETE FROM users WHERE id = 7", Some("7"), true),
+        ("UPDATE users SET age = 3 WHERE id = 8", None, false),
+        ("INSERT INTO singleton (value) VALUES ('users')", None, false),
+    ] {
+        let id = after(&mut world, sql).await;
+        let fault = Fault::on(Rpc::Commit).table("Users");
+        let fault = refuse(&world, key.into_iter().fold(fault, Fault::key));
+        let answer = world.commit(&id, []).await;
+        assert_eq!((answer.is_err(), fault.hits()), (is_met, u64::from(is_met)), "{sql} {key:?}");
+        fault.remove();
+        let _ = world.rollback(&id).await;
+        world
+            .commit_once([mutation(Operation::Delete(proto::mutation::Delete {
+                table: "singleton".into(),
+                key_set: Some(all()),
+            }))])
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_is_repeated_meets_the_same_faults() {
+    let mut world = World::start().await;
+    let id = after(&mut world, "INSERT INTO users (id) VALUES (1)").await;
+    let commit = Fault::on(Rpc::Commit).table("users").key("1").times(2);
+    let unheard = Effect::FailAfterApplying(spindle_emulator::engine::Code::Unavailable);
+    let unheard = world.emulator.inject(commit.effect(unheard));
+    for hits in [1, 2] {
+        assert_eq!(code(world.commit(&id, []).await), Code::Unavailable);
+        assert_eq!((unheard.hits(), world.ids().await), (hits, vec!["1".to_owned()]));
+    }
+    world.commit(&id, []).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_fault_meets_requests_by_either_tag() {
+    let mut world = World::start().await;
+    let tagged = |transaction: &str, request: &str| {
+        Some(proto::RequestOptions {
+            transaction_tag: transaction.into(),
+            request_tag: request.into(),
+            ..Default::default()
+        })
+    };
+    let fault = refuse(&world, Fault::any().tag("app=billing"));
+    for (options, is_met) in [
+        (None, false),
+        (tagged("", ""), false),
+        (tagged("app=billing,part=2", "app"), false),
+        (tagged("app=billing", ""), true),
+        (tagged("", "app=billing"), true),
+    ] {
+        let read = proto::ReadRequest {
+            request_options: options.clone(),
+            ..world.read_request("users", &["id"])
+        };
+        let statement = proto::ExecuteSqlRequest {
+            request_options: options.clone(),
+            ..world.statement("SELECT 1")
+        };
+        let batch = proto::ExecuteBatchDmlRequest {
+            session: world.session.clone(),
+            transaction: selected(Selector::Begin(read_write())),
+            request_options: options.clone(),
+            ..Default::default()
+        };
+        let begin = proto::BeginTransactionRequest {
+            session: world.session.clone(),
+            options: Some(read_write()),
+            request_options: options.clone(),
+            ..Default::default()
+        };
+        let commit = proto::CommitRequest {
+            request_options: options,
+            ..world.commit_request(Wanted::SingleUseTransaction(read_write()), [])
+        };
+        let before = fault.hits();
+        let client = &mut world.client;
+        let codes = [
+            client.read(read).await.err().map(|status| status.code()),
+            client.execute_sql(statement).await.err().map(|status| status.code()),
+            client.execute_batch_dml(batch).await.err().map(|status| status.code()),
+            client.begin_transaction(begin).await.err().map(|status| status.code()),
+            client.commit(commit).await.err().map(|status| status.code()),
+        ];
+        let met = codes.iter().filter(|code| **code == Some(Code::Unknown)).count() as u64;
+        assert_eq!(met, if is_met { 5 } else { 0 }, "{codes:?}");
+        assert_eq!(fault.hits() - before, met);
+    }
+}
+
+#[tokio::test]
+async fn a_fault_that_can_meet_nothing_is_refused() {
+    let world = World::start().await;
+    let refusal = |fault: Fault| {
+        let inject = std::panic::AssertUnwindSafe(|| world.emulator.inject(fault));
+        *std::panic::catch_unwind(inject).unwrap_err().downcast::<String>().unwrap()
+    };
+    let missing = refusal(Fault::on(Rpc::Commit).table("user"));
+    assert!(missing.contains("the table `user`: no database has it"), "{missing}");
+    assert!(missing.contains("events, singleton, things, users."), "{missing}");
+    assert!(refusal(Fault::any().tag("")).contains("empty tag"));
+    for probability in [-0.1, 1.1, f64::NAN] {
+        let refused = refusal(Fault::any().probability(probability, 1));
+        assert!(refused.contains("between 0 and 1"), "{refused}");
+    }
+    for table in ["USERS", "information_schema", "Columns"] {
+        world.emulator.inject(Fault::any().table(table).probability(0.0, 1));
+    }
+    world.emulator.create_database("projects/p/instances/i/databases/e", "").await.unwrap();
+    world.emulator.inject(Fault::any().table("users").probability(1.0, 1));
+}
