@@ -9,12 +9,62 @@ use tokio::time::{sleep, timeout};
 use crate::log::Log;
 use crate::world::{Contender, EVENTUALLY, LEASE, World, lock_of};
 
+const PHASES: u32 = 5;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Holds up each read and each commit, so that a transaction takes this long.
 fn slow_down(world: &World, transaction: Duration) -> [FaultHandle; 2] {
     let half = Effect::Delay(transaction / 2);
     [Rpc::StreamingRead, Rpc::Commit].map(|rpc| world.spanner.inject(Fault::on(rpc).effect(half)))
+}
+
+/// A process that contends for this lock.
+fn contend(world: &World, lock: &str, lease: Duration) -> Contender {
+    Contender::run(lock_of(&world.table(), lock).lease(lease))
+}
+
+#[tokio::test(start_paused = true)]
+async fn transactions_of_a_third_of_a_lease_of_5s_end_no_term_and_blind_nobody() {
+    outlives(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn transactions_of_a_third_of_a_lease_of_10s_end_no_term_and_blind_nobody() {
+    outlives(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn transactions_of_a_third_of_a_lease_of_30s_end_no_term_and_blind_nobody() {
+    outlives(Duration::from_secs(30)).await;
+}
+
+/// Tries 0.35 of the lease for ten minutes, from several moments between two heartbeats on.
+async fn outlives(lease: Duration) {
+    let world = World::start().await;
+    let mut pairs = Vec::new();
+    for phase in 0..PHASES {
+        let name = format!("job-{phase}");
+        let holder = contend(&world, &name, lease);
+        let token = holder.holds().await;
+        pairs.push((holder, token, contend(&world, &name, lease)));
+        sleep(lease / 3 / PHASES).await;
+    }
+    let slow = slow_down(&world, lease / 100 * 35);
+    sleep(MINUTE * 10).await;
+    let lost: Vec<_> =
+        pairs.iter().filter(|(holder, token, _)| holder.lock.has_lock() != Some(*token)).collect();
+    assert!(lost.is_empty(), "{} of {PHASES} terms were lost", lost.len());
+    let mut next = Vec::new();
+    for (holder, token, contender) in pairs {
+        holder.cancel.cancel();
+        next.push((holder.running, token, contender));
+    }
+    for (running, token, contender) in next {
+        timeout(lease * 2, running).await.expect("it is released").unwrap();
+        let taken = timeout(lease * 2, contender.holds()).await.expect("the other one sees that");
+        assert!(taken > token);
+    }
+    slow.iter().for_each(FaultHandle::remove);
 }
 
 #[tokio::test(start_paused = true)]
