@@ -74,8 +74,6 @@ pub(super) struct Controller {
     meter: Meter,
     /// For those in this process who ask.
     view: Arc<ShardsView>,
-    /// The texts that the last owners of some shards left for the next.
-    texts: BTreeMap<usize, Arc<str>>,
     tasks: Tasks,
     /// Why a task could not be stopped.
     stuck: Option<Error>,
@@ -136,7 +134,6 @@ impl Controller {
             dropped,
             meter: Meter::new(&Arc::from(own.name())),
             view: Arc::clone(view),
-            texts: BTreeMap::new(),
             failures: Failures::new(&settings.clock),
             own,
             tasks: Tasks::default(),
@@ -282,13 +279,10 @@ impl Controller {
         if is_all {
             self.note_plan(&polled);
             self.view.polled(self.member.id(), &polled, &self.meter);
-            self.texts.clear();
             if let ByCount::Pause(pause) = self.follow_count(&polled).await {
                 return Ok(pause);
             }
         }
-        self.awaited.iter().for_each(|shard| drop(self.texts.remove(shard)));
-        self.texts.extend(polled.texts.iter().map(|(shard, text)| (*shard, Arc::clone(text))));
         let parts = self.tasks.parts();
         let is_member = self.own.has_lock().is_some();
         let now = self.own.settings()?.clock.now();
@@ -395,7 +389,6 @@ impl Controller {
             number: shard,
             numbers_since: self.rows.numbers_since,
             count_row: Arc::clone(&self.rows.count_row),
-            handed_over: self.texts.get(&shard).cloned(),
             lock: lock.repeats(self.unanswered.remove(&shard)),
             handle: TaskHandle::new(shard, &self.view),
             cancel: self.cancel.clone(),

@@ -45,8 +45,6 @@ pub(super) struct Polled {
     pub(super) is_by_weight: bool,
     /// The rows of the members, the gone ones' too.
     pub(super) shares: Rows,
-    /// The texts that the last owners of some shards left for the next.
-    pub(super) texts: BTreeMap<usize, Arc<str>>,
 }
 
 impl Polled {
@@ -74,9 +72,9 @@ impl ShardRows {
             rows.into_iter().partition(|row| row.key.starts_with(&self.shards));
         let count = shard_rows.iter().find(|full| full.key == self.count_row.key());
         let count = count.map(StoredRow::row);
-        let (shared, numbers_since) = match CountNamed::by(count.as_ref()) {
-            CountNamed::Count(count) => (count.shards, count.numbers_since),
-            CountNamed::Nothing | CountNamed::Unreadable => (self.count, None),
+        let shared = match CountNamed::by(count.as_ref()) {
+            CountNamed::Count(count) => count.shards,
+            CountNamed::Nothing | CountNamed::Unreadable => self.count,
         };
         let mut shards = vec![ShardState::Vacant; shared];
         self.note(&mut shards, &shard_rows, read_at);
@@ -109,9 +107,8 @@ impl ShardRows {
             matches!(ShardState::of(&full.row(), self.lease, read_at), ShardState::Held { .. })
         };
         let is_drained = !shard_rows.iter().any(is_held);
-        let texts = self.texts(&shard_rows, numbers_since.unwrap_or(self.numbers_since));
         let shares = Rows { rows: shares, takeovers, read_at, is_lease_read };
-        Ok(Polled { view, count, is_drained, is_by_weight, shares, texts })
+        Ok(Polled { view, count, is_drained, is_by_weight, shares })
     }
 
     fn lives<'r>(
@@ -140,19 +137,7 @@ impl ShardRows {
         }
         self.note(&mut view.shards, &rows, read_at);
         let shares = Rows { rows: Vec::new(), takeovers: Vec::new(), read_at, is_lease_read };
-        let texts = self.texts(&rows, self.numbers_since);
-        Ok(Polled { view, count: None, is_drained: false, is_by_weight: true, shares, texts })
-    }
-
-    /// Returns the texts that the last owners of these shards left for the next since then: a number
-    /// may have meant something else before.
-    fn texts(&self, rows: &[StoredRow], since: Timestamp) -> BTreeMap<usize, Arc<str>> {
-        let is_released = |full: &&StoredRow| full.row().is_released() && full.row().token > since;
-        let texts = rows.iter().filter(is_released).filter_map(|full| {
-            let shard = full.key.strip_prefix(&self.shards).and_then(number)?;
-            Some((shard, full.info.as_deref()?.strip_prefix(HANDED_OVER)?.into()))
-        });
-        texts.collect()
+        Ok(Polled { view, count: None, is_drained: false, is_by_weight: true, shares })
     }
 
     fn note(&self, shards: &mut [ShardState], rows: &[StoredRow], read_at: Timestamp) {
@@ -164,6 +149,3 @@ impl ShardRows {
         }
     }
 }
-
-/// With this begins the text that an owner leaves for the next, in the `info` of a released shard.
-pub(super) const HANDED_OVER: &str = "handed over: ";

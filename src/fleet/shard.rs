@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::count_row::CountRow;
-use super::poll::HANDED_OVER;
 use super::shards_view::{ShardEvent, ShardsView};
 use crate::error::{Error, Kind, Result};
 use crate::lock::{self, Ended, Guard, Orders, Spindle, Why};
@@ -20,9 +19,6 @@ use crate::runloop::ReleaseNote;
 use crate::settings::LockBuilder;
 use crate::term::{Term, say};
 use crate::token::FencingToken;
-
-/// The longest text for the next owner: the column takes 4,096 characters.
-const HAND_OVER_BYTES_MAX: usize = 4_000;
 
 /// A shard that this member has, given to its task. Cheap to clone.
 ///
@@ -37,10 +33,6 @@ pub struct Shard {
     number: usize,
     count: usize,
     term: Term,
-    /// The text that the last owner left.
-    handed_over: Option<Arc<str>>,
-    /// The text for the next owner.
-    leaves: Arc<Mutex<Option<String>>>,
 }
 
 impl Shard {
@@ -53,47 +45,6 @@ impl Shard {
     /// [keeps the numbers](super::Resize::keep_numbers) may have changed it since.
     pub fn count(&self) -> usize {
         self.count
-    }
-
-    /// Leaves a text to the next owner of the shard, which reads it by
-    /// [`handed_over`](Shard::handed_over), in place of one that was left before.
-    ///
-    /// It goes with the release, so it costs no request. Set it when the task is told to stop, once the
-    /// work is drained. It is lost with the release, with the term, and if this process dies. A table
-    /// without the column `info` has no room for it. So what must not be lost belongs in the database,
-    /// under the [`fence`](Term::fence). The text is a hint about that, such as a position to begin at.
-    ///
-    /// ```
-    /// # async fn work(position: &mut u64) {}
-    /// # async fn example(shard: spindle::fleet::Shard) -> spindle::Result<()> {
-    /// let mut position = shard.handed_over().and_then(|text| text.parse().ok()).unwrap_or(0);
-    /// while !shard.is_cancelled() {
-    ///     work(&mut position).await;
-    /// }
-    /// shard.hand_over(position.to_string())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`is_config`](Error::is_config) for a text of more than 4,000 bytes; what was left before
-    /// stays.
-    pub fn hand_over(&self, text: impl Into<String>) -> Result<()> {
-        let text = text.into();
-        if text.len() > HAND_OVER_BYTES_MAX {
-            let bytes = text.len();
-            return Err(Error::config(format!(
-                "shard {self}: text of {bytes} bytes for the next owner; at most {HAND_OVER_BYTES_MAX}"
-            )));
-        }
-        *self.leaves.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
-        Ok(())
-    }
-
-    /// Returns the text that the previous owner of the shard left, if it did. It is what the poll showed
-    /// before this member took the shard.
-    pub fn handed_over(&self) -> Option<&str> {
-        self.handed_over.as_deref()
     }
 }
 
@@ -207,8 +158,6 @@ pub(super) struct Worker {
     /// The number of the shard has meant the same since then.
     pub(super) numbers_since: Timestamp,
     pub(super) count_row: Arc<CountRow>,
-    /// The text that the last owner left.
-    pub(super) handed_over: Option<Arc<str>>,
     pub(super) lock: LockBuilder,
     pub(super) handle: TaskHandle,
     /// The member's own cancellation.
@@ -251,21 +200,15 @@ impl Worker {
             dropped: self.dropped.clone(),
             ..Orders::default()
         };
-        let leaves: Arc<Mutex<Option<String>>> = Arc::default();
-        let (handed_over, leaves_to_next) = (self.handed_over.clone(), Arc::clone(&leaves));
         // A panic before there is a future must not take the worker along.
-        let work = move |term| async move {
-            task(Shard { number, count, term, handed_over, leaves: leaves_to_next }).await
-        };
+        let work = move |term| async move { task(Shard { number, count, term }).await };
         let began = Instant::now();
         let stop_limit = lock.settings().map(|settings| settings.stop_limit).unwrap_or_default();
         let ended = lock::run(&guard, &orders, stop_limit, work).await;
         let is_lost = matches!(ended, Ended::Stopped(Why::Lost, _) | Ended::Unstoppable(..));
         // A loss is told at once, what is given up once it is released.
         let gained = (!is_lost).then_some(gained);
-        let info = leaves.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let info = info.map(|text| format!("{HANDED_OVER}{text}"));
-        let finished = self.end(guard, &lock, ended, began.elapsed(), info).await;
+        let finished = self.end(guard, &lock, ended, began.elapsed()).await;
         if let Some(gained) = gained {
             gained.given_up();
         }
@@ -288,27 +231,26 @@ impl Worker {
         named.map(|_| None)
     }
 
-    /// Ends the term; `info` is the text for the next owner.
+    /// Ends the term.
     async fn end(
         &self,
         guard: Guard,
         lock: &Spindle,
         ended: Ended<()>,
         ran: Duration,
-        info: Option<String>,
     ) -> Finished {
         let (name, id, token) = (lock.name(), lock.id(), guard.token());
         match ended {
             Ended::Stopped(Why::Lost, _) => Finished::Gone,
-            Ended::Stopped(..) => self.give_up(guard, lock, info).await,
+            Ended::Stopped(..) => self.give_up(guard, lock).await,
             // It watches the member's own cancellation, of which it is told here a little later.
             Ended::Returned(()) if self.cancel.is_cancelled() => {
                 self.handle.leave.cancelled().await;
-                self.give_up(guard, lock, info).await
+                self.give_up(guard, lock).await
             }
             Ended::Returned(()) => {
                 say(|| tracing::info!(lock = name, id, %token, ?ran, "a shard's task returned"));
-                guard.release_with(ReleaseNote { info, ..ReleaseNote::default() }).await;
+                guard.release().await;
                 Finished::Failed(ran)
             }
             Ended::Panicked(message) => {
@@ -332,12 +274,12 @@ impl Worker {
     }
 
     /// Releases the shard for whom it was told to.
-    async fn give_up(&self, guard: Guard, lock: &Spindle, info: Option<String>) -> Finished {
+    async fn give_up(&self, guard: Guard, lock: &Spindle) -> Finished {
         let (next, token) = (self.handle.next(), guard.token());
         let to = next.writer();
         let (lock, id, to) = (lock.name(), lock.id(), to.successor_id());
         say(|| tracing::info!(lock, id, %token, to, "gives a shard up"));
-        guard.release_with(ReleaseNote { next, info }).await;
+        guard.release_with(ReleaseNote { next, ..ReleaseNote::default() }).await;
         Finished::Gone
     }
 }

@@ -67,12 +67,10 @@ impl Fleet {
         let (work, id) = (self.work.clone(), id.to_string());
         Worker::run(shards, move |shard| {
             let (at_work, slow) = (work.enter(&id, &shard), slow(shard.number()));
-            let left = format!("{id} had {}", shard.number());
             async move {
                 let _at_work = at_work;
                 shard.cancelled().await;
                 sleep(slow).await;
-                shard.hand_over(left).unwrap();
             }
         })
     }
@@ -182,8 +180,6 @@ struct Book {
     /// How many began while one of another count was at work.
     mixed: usize,
     tokens: BTreeMap<usize, FencingToken>,
-    /// The text that the last task of each shard found, and the count by which it began.
-    found: BTreeMap<usize, (usize, Option<String>)>,
     starts: usize,
     wrong: Vec<String>,
     /// When the last task of a shard ended.
@@ -214,7 +210,6 @@ impl Work {
         }
         book.starts += 1;
         book.count = count;
-        book.found.insert(number, (count, shard.handed_over().map(str::to_string)));
         *book.counts.entry(count).or_default() += 1;
         let at_work = book.counts.values().filter(|at_work| **at_work > 0).count();
         book.mixed += usize::from(at_work > 1);
@@ -248,11 +243,6 @@ impl Work {
     /// How many tasks began while one of another count of shards was at work.
     pub fn mixed(&self) -> usize {
         self.book().mixed
-    }
-
-    /// The text that the last task of a shard found, and the count by which it began.
-    pub fn found(&self, shard: usize) -> (usize, Option<String>) {
-        self.book().found[&shard].clone()
     }
 
     pub fn forget_gaps(&self) {

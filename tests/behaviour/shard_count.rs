@@ -353,10 +353,9 @@ async fn the_row_of_a_count_is_no_lock_and_no_leftover() {
     assert!(table.resize_shards("orders", "others", 5).await.unwrap_err().is_config());
 }
 
-/// Each task leaves a text for the next owner of its number, which means another thing after a move.
 /// Those that both counts have stop last, so that all of the new count have an owner meanwhile.
 #[tokio::test(start_paused = true)]
-async fn while_a_move_drains_nothing_is_settled_and_no_text_outlives_the_numbers() {
+async fn while_a_move_drains_nothing_is_settled() {
     let fleet = Fleet::start(4).await;
     let slow = |number| if number < 2 { POLL * 4 } else { POLL };
     let mut worker = fleet.join_slowly("a", fleet.shards("a"), slow);
@@ -370,40 +369,7 @@ async fn while_a_move_drains_nothing_is_settled_and_no_text_outlives_the_numbers
     assert!(start.elapsed() > POLL * 4 && settled == 0, "{settled} at {:?}", start.elapsed());
     worker.until_settled().await;
     assert_eq!(worker.shards.mine(), [0, 1]);
-    assert_eq!([0, 1].map(|shard| fleet.work.found(shard)), [(2, None), (2, None)]);
     worker.leave().await;
-}
-
-/// The texts are left before the move, by one that is gone then.
-#[tokio::test(start_paused = true)]
-async fn a_move_that_keeps_numbers_keeps_the_texts_for_their_next_owners() {
-    let fleet = Fleet::start(2).await;
-    for (id, count) in [("a", 2), ("b", 3), ("c", 4)] {
-        let worker = fleet.join_at(id, count);
-        fleet.settles_at(1, count).await;
-        worker.leave().await;
-        fleet.resize(count + 1).keep_numbers().await.unwrap();
-    }
-    let of_b = |shard| (4, Some(format!("b had {shard}")));
-    let expected = [of_b(0), of_b(1), of_b(2), (4, None)];
-    assert_eq!([0, 1, 2, 3].map(|shard| fleet.work.found(shard)), expected);
-}
-
-/// The next owner of two shards takes them while the group moves, and wins after the move.
-#[tokio::test(start_paused = true)]
-async fn a_move_that_keeps_numbers_keeps_the_texts_of_shards_that_are_just_taken() {
-    let fleet = Fleet::start(2).await;
-    let before = fleet.join("a");
-    fleet.settles(1).await;
-    before.leave().await;
-    let commit = Fault::on(Rpc::Commit).key("spindle:shard:orders/partitions/0").times(1);
-    let slow = fleet.world.spanner.inject(commit.effect(Effect::Delay(POLL / 2)));
-    let _b = fleet.join("b");
-    until("they are being taken", || (slow.hits() == 1).then_some(())).await;
-    fleet.resize(3).keep_numbers().await.unwrap();
-    fleet.settles_at(1, 3).await;
-    let of_a = |shard| (3, Some(format!("a had {shard}")));
-    assert_eq!([0, 1, 2].map(|shard| fleet.work.found(shard)), [of_a(0), of_a(1), (3, None)]);
 }
 
 /// The task of one number fails under the old count, in every member, until each of them waits for minutes

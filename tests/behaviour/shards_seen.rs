@@ -1,5 +1,4 @@
-//! Shards as the process sees them that works them: who has which, what changes, and what the last
-//! owner left.
+//! Shards as the process sees them that works them: who has which, and what changes.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +6,11 @@ use spindle::fleet::ShardEvent;
 use spindle_emulator::Rpc;
 use tokio::time::{sleep, timeout};
 
-use crate::fleet::{Fleet, Worker};
+use crate::fleet::Fleet;
 use crate::handles::at_once;
 use crate::world::{EVENTUALLY, LEASE};
 
 const SHARDS: usize = 6;
-
-/// The text that the last task of a shard found.
-fn found(fleet: &Fleet, shard: usize) -> Option<String> {
-    fleet.work.found(shard).1
-}
 
 fn gained(events: &[ShardEvent]) -> BTreeSet<usize> {
     let shard = |event: &ShardEvent| match event {
@@ -82,7 +76,6 @@ async fn a_member_that_is_cut_off_tells_what_it_has_lost() {
     assert!(a.shards.mine().is_empty() && cut.hits() > 0);
     fleet.world.spanner.clear_faults();
     fleet.all_are_of("a").await;
-    assert!((0..SHARDS).all(|shard| found(&fleet, shard).is_none()), "a lost term leaves nothing");
     a.leave().await;
 }
 
@@ -100,53 +93,6 @@ fn shards_that_went_with_their_runtime_are_told_as_lost() {
     drop(runtime);
     assert!(shards.mine().is_empty() && shards.owners().is_empty() && !shards.is_settled());
     assert!(matches!(at_once(events.next()), Some(ShardEvent::Lost { .. })));
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_next_owner_of_a_shard_reads_what_the_last_one_left() {
-    let fleet = Fleet::start(SHARDS).await;
-    let mut a = fleet.join("a");
-    a.until_settled().await;
-    assert!((0..SHARDS).all(|shard| found(&fleet, shard).is_none()));
-    let mut b = fleet.join("b");
-    b.until_settled().await;
-    let moved = b.shards.mine();
-    for shard in &moved {
-        assert_eq!(found(&fleet, *shard), Some(format!("a had {shard}")), "it was handed over");
-    }
-    let kept = a.shards.mine();
-    a.leave().await;
-    fleet.all_are_of("b").await;
-    for shard in kept {
-        assert_eq!(found(&fleet, shard), Some(format!("a had {shard}")), "a has left");
-    }
-    b.leave().await;
-    let c = fleet.join("c");
-    fleet.all_are_of("c").await;
-    for shard in 0..SHARDS {
-        assert_eq!(found(&fleet, shard), Some(format!("b had {shard}")), "the last owner's");
-    }
-    c.leave().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_text_that_no_row_has_room_for_is_refused() {
-    let fleet = Fleet::start(1).await;
-    let (told, mut hear) = tokio::sync::mpsc::unbounded_channel();
-    let worker = Worker::run(fleet.shards("a"), move |shard| {
-        let told = told.clone();
-        async move {
-            told.send(shard.hand_over("x".repeat(4_001))).unwrap();
-            told.send(shard.hand_over("x".repeat(4_000))).unwrap();
-            shard.cancelled().await;
-        }
-    });
-    let refused = hear.recv().await.unwrap().unwrap_err();
-    assert!(refused.is_config() && refused.to_string().contains("4001 bytes"), "{refused}");
-    hear.recv().await.unwrap().unwrap();
-    worker.leave().await;
-    let row = fleet.world.row("spindle:shard:orders/partitions/0").unwrap();
-    assert_eq!(row.writer.as_deref(), Some(""), "it was released with the text");
 }
 
 #[tokio::test(start_paused = true)]
