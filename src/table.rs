@@ -6,7 +6,7 @@ use std::sync::Arc;
 use google_cloud_spanner::client::{DatabaseAdmin, Spanner};
 
 use crate::error::Result;
-use crate::fleet::{self, Builder, Member, Members, Resize, RwLock, Semaphore, ShardCount};
+use crate::fleet::{self, Builder, Member, Members, RwLock, Semaphore, ShardCount};
 use crate::lock::{self, LastRun};
 use crate::operate::{self, Checked, Evict, History, LockList, LockState, Observer, Seize};
 use crate::settings::LockBuilder;
@@ -125,9 +125,8 @@ impl LockTable {
     ///
     /// They learn it from their next poll. Each shard of the old count is given up first. None of the
     /// new ones runs before all are, so that a number never means two things at once. Without dead or
-    /// slow members each shard is vacant for two polls and the time that its task takes to stop. The
+    /// slow members each shard is vacant for three polls and the time that its task takes to stop. The
     /// shards of a member that is out of contact are waited for until its lease is over.
-    /// [`keep_numbers`](Resize::keep_numbers) stops only what it must.
     ///
     /// It gives the count once the move stands in the table: the members carry it out, whether or not
     /// the caller lives on. [`shard_count`](LockTable::shard_count) shows a move that goes on. A
@@ -175,13 +174,13 @@ impl LockTable {
     /// # Cancellation safety
     ///
     /// Dropping the future leaves it open whether the move was written.
-    pub fn resize_shards(
+    pub async fn resize_shards(
         &self,
         group: impl Into<String>,
         name: impl Into<String>,
         count: usize,
-    ) -> Resize {
-        Resize::new(Arc::clone(&self.0), group.into(), name.into(), count)
+    ) -> Result<ShardCount> {
+        fleet::resize_shards(&self.0, &group.into(), &name.into(), count).await
     }
 
     /// Begins to describe a semaphore: at most `permits` callers in the fleet have one of its

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_protocol::fleet::{Count, CountNamed, CountStep, Declaration, Share, Step, View};
-use spindle_protocol::{Succession, Timestamp};
+use spindle_protocol::{Row, Succession, Timestamp};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -38,8 +38,6 @@ pub(super) struct Sharing {
     pub(super) member: Member,
     pub(super) name: String,
     pub(super) count: usize,
-    /// True if it waits while the group shares another count.
-    pub(super) waits: bool,
     pub(super) restart: Option<Duration>,
     pub(super) weight: u32,
     /// The costs of the shards that don't cost 1.
@@ -62,8 +60,6 @@ pub(super) struct Controller {
     rows: ShardRows,
     poll: Duration,
     restart: Option<Duration>,
-    /// True if it waits while the group shares another count than its code names.
-    waits: bool,
     share: Share,
     /// The member's own row, which says that it shares these shards.
     own: Spindle,
@@ -100,7 +96,7 @@ impl Controller {
         cancel: CancellationToken,
         dropped: CancellationToken,
     ) -> Result<Controller> {
-        let Sharing { member, name, count, waits, restart, weight, costs, view } = sharing;
+        let Sharing { member, name, count, restart, weight, costs, view } = sharing;
         let lock = member.settings_of_rows().clone();
         let shares = shares_prefix(member.group(), name);
         let declares = Declaration::new(*count, *weight, costs.clone());
@@ -114,7 +110,7 @@ impl Controller {
             shards: shards_prefix(member.group(), name),
             count_row: Arc::new(CountRow::new(Arc::clone(member.table()), member.group(), name)),
             count: *count,
-            numbers_since: Timestamp::EPOCH,
+            count_token: Timestamp::EPOCH,
             declares,
             lease: timing.lease,
             repeats: Arc::default(),
@@ -127,7 +123,6 @@ impl Controller {
             lock,
             poll: timing.poll_interval,
             restart: *restart,
-            waits: *waits,
             rows,
             leave: CancellationToken::new(),
             cancel,
@@ -171,8 +166,7 @@ impl Controller {
     /// Waits until the group's row lets it begin; false if it is cancelled before.
     async fn knows_the_count(&mut self) -> Result<bool> {
         loop {
-            let (own, count_row) = (self.own.name(), Arc::clone(&self.rows.count_row));
-            let begin = count_row.begin(own, self.rows.declares.count, self.waits);
+            let begin = self.rows.count_row.begin(self.rows.declares.count);
             let Some(begin) = self.unless_ended(begin).await else { return Ok(false) };
             let pause = match begin {
                 Ok(Beginning::Admitted(count)) => {
@@ -309,7 +303,7 @@ impl Controller {
         let named = CountNamed::by(polled.count.as_ref());
         let next = match named.step(self.rows.count, polled.is_drained) {
             CountStep::Share(count) => {
-                self.goes_by(count);
+                self.goes_by(count, polled.count.as_ref());
                 return ByCount::Share;
             }
             CountStep::Drain => {
@@ -346,16 +340,16 @@ impl Controller {
     }
 
     /// Shares as this count says from now on.
-    fn goes_by(&mut self, count: Count) {
-        let Count { shards: to, numbers_since, .. } = count;
+    fn goes_by(&mut self, count: Count, row: Option<&Row>) {
+        let to = count.shards;
         let from = std::mem::replace(&mut self.rows.count, to);
         if from != to {
             let lock = self.own.name();
             say(|| tracing::info!(lock, from, to, "another count of shards from now on"));
             self.view.tell(ShardEvent::Resized { count: to });
         }
-        if let Some(since) = numbers_since.filter(|since| *since != self.rows.numbers_since) {
-            self.rows.numbers_since = since;
+        if let Some(row) = row.filter(|row| row.token != self.rows.count_token) {
+            self.rows.count_token = row.token;
             self.share.forget();
         }
         self.tasks.leave_from(to, &Succession::Anyone);
@@ -387,7 +381,7 @@ impl Controller {
         let lock = self.lock.for_row(self.rows.shard_key(shard));
         let worker = Worker {
             number: shard,
-            numbers_since: self.rows.numbers_since,
+            taken_by: self.rows.count_token,
             count_row: Arc::clone(&self.rows.count_row),
             lock: lock.repeats(self.unanswered.remove(&shard)),
             handle: TaskHandle::new(shard, &self.view),

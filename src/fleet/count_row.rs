@@ -1,7 +1,7 @@
 //! The row that names the count of a group's shards, as members and movers read and write it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use spindle_protocol::fleet::{Count, CountNamed};
@@ -14,7 +14,6 @@ use crate::error::{Error, Kind, Result};
 use crate::names::shard_count_key;
 use crate::store::membership::poll_in_turn;
 use crate::store::{REQUEST_LIMIT, Table};
-use crate::term::say;
 
 /// The row of the count, where a member finds it.
 #[derive(Debug)]
@@ -27,15 +26,13 @@ pub(super) struct CountRow {
     /// The number of reads that have begun for [`read_anew`](CountRow::read_anew).
     begun: AtomicU64,
     last: Mutex<LastRead>,
-    /// True once it was logged that a member waits for its count.
-    has_said: AtomicBool,
 }
 
 /// The last read that many may share.
 #[derive(Debug)]
 struct LastRead {
     number: u64,
-    found: Result<CountNamed>,
+    found: Result<Option<Row>>,
 }
 
 /// The answer to a member whose `run` begins.
@@ -45,8 +42,7 @@ pub(super) enum Beginning {
     Admitted(usize),
     /// It wrote the row, or another did: it is to look again.
     LookAgain,
-    /// It is to look again a poll later: the row names another count, or too many attempts to write it
-    /// were in vain.
+    /// It is to look again a poll later: too many attempts to write the row were in vain.
     Wait,
     /// The row names another count, or none that this version knows.
     Refused(Error),
@@ -70,8 +66,7 @@ impl CountRow {
             shards: format!("{group}/{name}"),
             reads: Repeats::default(),
             begun: AtomicU64::new(0),
-            last: Mutex::new(LastRead { number: 0, found: Ok(CountNamed::Nothing) }),
-            has_said: AtomicBool::new(false),
+            last: Mutex::new(LastRead { number: 0, found: Ok(None) }),
         }
     }
 
@@ -87,12 +82,12 @@ impl CountRow {
 
     /// Reads the row by a read that begins after this call. Those who call meanwhile share the next
     /// one, so that a member that takes many shards at once sends few.
-    pub(super) async fn read_anew(&self) -> Result<CountNamed> {
+    pub(super) async fn read_anew(&self) -> Result<Option<Row>> {
         let begun_before = self.begun.load(Ordering::Acquire);
         let mut last = self.last.lock().await;
         if last.number <= begun_before {
             let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
-            let found = self.read().await.map(|row| CountNamed::by(row.as_ref()));
+            let found = self.read().await;
             *last = LastRead { number, found };
         }
         last.found.clone()
@@ -124,9 +119,9 @@ impl CountRow {
         }
     }
 
-    /// Decides if a member may begin, called `lock`, whose code names so many shards. The first one of
-    /// a group writes the row.
-    pub(super) async fn begin(&self, lock: &str, shards: usize, waits: bool) -> Result<Beginning> {
+    /// Decides if a member may begin whose code names so many shards. The first one of a group writes
+    /// the row.
+    pub(super) async fn begin(&self, shards: usize) -> Result<Beginning> {
         let row = self.read().await?;
         match CountNamed::by(row.as_ref()) {
             CountNamed::Nothing => {
@@ -139,14 +134,6 @@ impl CountRow {
             CountNamed::Unreadable => Ok(Beginning::Refused(self.unreadable())),
             CountNamed::Count(count) if count.admits(shards) => {
                 Ok(Beginning::Admitted(count.shards))
-            }
-            CountNamed::Count(count) if waits => {
-                if !self.has_said.swap(true, Ordering::Relaxed) {
-                    say(
-                        || tracing::warn!(lock, ours = shards, %count, "waits: the group shares another count"),
-                    );
-                }
-                Ok(Beginning::Wait)
             }
             CountNamed::Count(count) => Ok(Beginning::Refused(self.other_count(shards, count))),
         }

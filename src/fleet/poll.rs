@@ -25,8 +25,8 @@ pub(super) struct ShardRows {
     pub(super) count_row: Arc<CountRow>,
     /// So many shards are shared, as the last poll of all showed it.
     pub(super) count: usize,
-    /// A shard's number has meant the same since then.
-    pub(super) numbers_since: Timestamp,
+    /// The token of the row that said so: a row of another token gives the numbers another meaning.
+    pub(super) count_token: Timestamp,
     /// The member's own declaration: how many shards its code names, its weight, and their costs.
     pub(super) declares: Declaration,
     pub(super) lease: Duration,

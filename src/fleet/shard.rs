@@ -41,8 +41,7 @@ impl Shard {
         self.number
     }
 
-    /// Returns the number of all shards, as it was when this task began. A move that
-    /// [keeps the numbers](super::Resize::keep_numbers) may have changed it since.
+    /// Returns the number of all shards.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -155,8 +154,8 @@ pub(super) enum Finished {
 /// The work on one shard, from the attempt to take it to its release.
 pub(super) struct Worker {
     pub(super) number: usize,
-    /// The number of the shard has meant the same since then.
-    pub(super) numbers_since: Timestamp,
+    /// The token of the row of the count by which the shard is taken.
+    pub(super) taken_by: Timestamp,
     pub(super) count_row: Arc<CountRow>,
     pub(super) lock: LockBuilder,
     pub(super) handle: TaskHandle,
@@ -222,8 +221,8 @@ impl Worker {
         // The poll that led here may be from before a move. Who has read that all shards are vacant,
         // after the move, relies on it that no attempt from before still comes to run one.
         let named = self.count_row.read_anew().await;
-        if let Ok(CountNamed::Count(count)) = named
-            && count.runs(self.number, self.numbers_since)
+        if let Ok(row) = &named
+            && let Some(count) = CountNamed::runs(row.as_ref(), self.taken_by)
         {
             return Ok(Some((guard, lock, count.shards)));
         }

@@ -1,7 +1,6 @@
 //! The count of a group's shards, read and moved by anyone with the database.
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use spindle_protocol::fleet::{Count, CountNamed, SHARDS_MAX};
@@ -39,85 +38,51 @@ impl fmt::Display for ShardCount {
     }
 }
 
-/// A move of a group to another count of shards, made by
-/// [`LockTable::resize_shards`](crate::LockTable::resize_shards). Await it.
-#[must_use = "nothing moves until it is awaited"]
-#[derive(Clone, Debug)]
-pub struct Resize {
-    table: Arc<Table>,
-    group: String,
-    name: String,
-    count: usize,
-    keeps: bool,
-}
-
-impl Resize {
-    pub(crate) fn new(table: Arc<Table>, group: String, name: String, count: usize) -> Resize {
-        Resize { table, group, name, count, keeps: false }
+/// Moves a group to another count of shards.
+pub(crate) async fn resize_shards(
+    table: &Arc<Table>,
+    group: &str,
+    name: &str,
+    to: usize,
+) -> Result<ShardCount> {
+    let row = row_of(table, group, name)?;
+    if !(1..=SHARDS_MAX).contains(&to) {
+        return Err(Error::config(format!(
+            "shards `{group}/{name}`: move to {to}; expected 1 to {SHARDS_MAX}"
+        )));
     }
-
-    /// Lets the shards go on whose numbers both counts have: none of their tasks stops, and texts for
-    /// the next owner [are read](super::Shard::handed_over) as before.
-    ///
-    /// The members take the numbers that are new, or give up those that are no more, each when its
-    /// next poll shows the move. So for about a poll some go by one count, and some by the other.
-    /// This is right where a number means the same under both counts, such as a queue of that number.
-    /// It is wrong where the count decides what belongs to a number, as in `hash % count`.
-    pub fn keep_numbers(mut self) -> Resize {
-        self.keeps = true;
-        self
-    }
-
-    async fn carry_out(self) -> Result<ShardCount> {
-        let Resize { table, group, name, count: to, keeps } = self;
-        let row = row_of(&table, &group, &name)?;
-        if !(1..=SHARDS_MAX).contains(&to) {
-            return Err(Error::config(format!(
-                "shards `{group}/{name}`: move to {to}; expected 1 to {SHARDS_MAX}"
-            )));
-        }
-        let deadline = Instant::now() + REQUEST_LIMIT;
-        let mut first = None;
-        loop {
-            let seen = despite_others(|| row.read()).await?;
-            // An attempt that was aborted may have met another mover, too.
-            let is_moved = *first.get_or_insert_with(|| seen.clone()) != seen;
-            let next = match CountNamed::by(seen.as_ref()) {
-                CountNamed::Nothing => {
-                    return Err(Error::config(format!(
-                        "shards `{group}/{name}`: no member has shared them yet; the first one names \
-                         the count"
-                    )));
-                }
-                CountNamed::Unreadable => Count::first(to).moved(to, !keeps),
-                CountNamed::Count(count) if count.shards == to => return Ok(count.into()),
-                CountNamed::Count(count) if count.is_draining || is_moved => {
-                    return Err(row.other_count(to, count));
-                }
-                CountNamed::Count(count) => count.moved(to, !keeps),
-            };
-            let remaining = deadline.saturating_duration_since(Instant::now());
-            match row.write(seen, next, remaining).await {
-                Ok(Written::Yes) => return Ok(next.into()),
-                Ok(Written::No) => {}
-                Ok(Written::Unpaid) => {
-                    let doing = format!("shards `{group}/{name}`: move to {to}");
-                    return Err(Error::timed_out(doing, REQUEST_LIMIT));
-                }
-                Err(error) if error.may_be_anothers() && !remaining.is_zero() => {}
-                Err(error) => return Err(error),
+    let deadline = Instant::now() + REQUEST_LIMIT;
+    let mut first = None;
+    loop {
+        let seen = despite_others(|| row.read()).await?;
+        // An attempt that was aborted may have met another mover, too.
+        let is_moved = *first.get_or_insert_with(|| seen.clone()) != seen;
+        let next = match CountNamed::by(seen.as_ref()) {
+            CountNamed::Nothing => {
+                return Err(Error::config(format!(
+                    "shards `{group}/{name}`: no member has shared them yet; the first one names the \
+                     count"
+                )));
             }
-            sleep(PAUSE).await;
+            CountNamed::Unreadable => Count::first(to).moved(to),
+            CountNamed::Count(count) if count.shards == to => return Ok(count.into()),
+            CountNamed::Count(count) if count.is_draining || is_moved => {
+                return Err(row.other_count(to, count));
+            }
+            CountNamed::Count(count) => count.moved(to),
+        };
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        match row.write(seen, next, remaining).await {
+            Ok(Written::Yes) => return Ok(next.into()),
+            Ok(Written::No) => {}
+            Ok(Written::Unpaid) => {
+                let doing = format!("shards `{group}/{name}`: move to {to}");
+                return Err(Error::timed_out(doing, REQUEST_LIMIT));
+            }
+            Err(error) if error.may_be_anothers() && !remaining.is_zero() => {}
+            Err(error) => return Err(error),
         }
-    }
-}
-
-impl IntoFuture for Resize {
-    type Output = Result<ShardCount>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.carry_out())
+        sleep(PAUSE).await;
     }
 }
 

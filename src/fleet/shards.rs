@@ -30,15 +30,13 @@ impl Member {
     ///
     /// The first member of a new group writes its count into a row of its own. All others go by
     /// that row, whoever lives and whatever outage there was. The `run` of a member that names another
-    /// count fails, unless that one was the count before the last move. It may
-    /// [wait](Shards::wait_for_count) instead. To move a fleet to another count, call
-    /// [`LockTable::resize_shards`](crate::LockTable::resize_shards).
+    /// count fails, unless that one was the count before the last move. To move a fleet to another
+    /// count, call [`LockTable::resize_shards`](crate::LockTable::resize_shards).
     pub fn shards(&self, name: impl Into<String>, count: usize) -> Shards {
         Shards(Sharing {
             member: self.clone(),
             name: name.into(),
             count,
-            waits: false,
             restart: None,
             weight: 1,
             costs: BTreeMap::new(),
@@ -86,24 +84,6 @@ impl Shards {
     /// is the random default, too: no other process could come back as it.
     pub fn restart_within(mut self, limit: Duration) -> Shards {
         self.0.restart = Some(limit);
-        self
-    }
-
-    /// Has [`run`](Shards::run) wait, idle, while the group shares another count, and not fail.
-    ///
-    /// It begins once somebody has moved the group to this count. Until then it takes no part, and
-    /// sends one small read a poll. Failing is the default, because a deploy that can't work should be
-    /// seen to fail. A rollout stops at its first process then, while the others go on. A fleet of
-    /// processes that all wait does nothing, and says so only in the log.
-    ///
-    /// ```
-    /// # fn example(member: spindle::fleet::Member) {
-    /// let shards = member.shards("partitions", 80).wait_for_count();
-    /// # drop(shards);
-    /// # }
-    /// ```
-    pub fn wait_for_count(mut self) -> Shards {
-        self.0.waits = true;
         self
     }
 

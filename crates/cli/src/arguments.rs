@@ -298,9 +298,6 @@ pub struct Resize {
     /// Move the running fleet to so many shards: all of the old stop before any of the new starts.
     #[arg(long, value_name = "COUNT", requires = "name")]
     pub resize: Option<usize>,
-    /// Let the shards go on whose numbers both counts have.
-    #[arg(long, requires = "resize")]
-    pub keep_numbers: bool,
     #[command(flatten)]
     pub confirmation: Confirmation,
 }

@@ -28,22 +28,17 @@ pub async fn count(place: &Place, name: &str) -> Result<Option<ShardCount>> {
 
 /// Moves the shards, `GROUP/NAME`, to another count.
 pub async fn resize(place: &Place, out: &Output, name: &str, resize: &Resize) -> Result<ExitCode> {
-    let Resize { resize: to, keep_numbers, confirmation } = resize;
+    let Resize { resize: to, confirmation } = resize;
     let to = to.unwrap_or_default();
     let (group, shards) = parts(name)?;
     let Some(count) = place.locks.shard_count(group, shards).await? else {
         let text = format!("shards `{name}`: no member has shared them yet");
         return Err(Failure::new(Code::No, text).cure("`spindle shards` lists those there are"));
     };
-    let stops = if *keep_numbers {
-        "The shards that both counts have go on."
-    } else {
-        "All of its shards stop before any of the new ones starts."
-    };
+    let stops = "All of its shards stop before any of the new ones starts.";
     let name = printable(name);
     confirm(confirmation, &format!("Move `{name}` to {to} shards? It shares {count}. {stops}"))?;
     let act = place.locks.resize_shards(group, shards, to);
-    let act = if *keep_numbers { act.keep_numbers() } else { act };
     let moved = act.await.map_err(|error| {
         let is_unknown = error.is_outcome_unknown();
         let failure = Failure::from(error);
@@ -51,10 +46,9 @@ pub async fn resize(place: &Place, out: &Output, name: &str, resize: &Resize) ->
     })?;
     let ShardCount { shards, before, is_draining: draining, .. } = moved;
     out.one(&Moved { name: &name, shards, before, draining }, || {
-        let expect = match (draining, shards == count.shards) {
-            (true, _) => "the members stop all shards first; `spindle shards` shows it",
-            (false, false) => "each member goes by it from its next poll on",
-            (false, true) => "so it did before; nothing was done",
+        let expect = match draining {
+            true => "the members stop all shards first; `spindle shards` shows it",
+            false => "so it did before; nothing was done",
         };
         format!("shards `{name}`: the group shares {moved}\n{expect}\n")
     })?;

@@ -11,8 +11,6 @@ pub const SHARDS_MAX: usize = 10_000;
 const SHARDS: &str = "shards";
 /// Before the count that a move left.
 const FROM: &str = "from";
-/// Before the time since when the numbers have their meaning, if a move kept them.
-const SINCE: &str = "since";
 /// The last word while a move drains.
 const DRAINING: &str = "draining";
 
@@ -25,8 +23,6 @@ pub struct Count {
     pub before: Option<usize>,
     /// True while the shards of before are given up. None of the others runs until all are.
     pub is_draining: bool,
-    /// A shard's number has meant the same since then; none if it does from the row's own token on.
-    pub numbers_since: Option<Timestamp>,
 }
 
 /// The text of the row, as far as this version understands it.
@@ -57,18 +53,17 @@ pub enum CountStep {
 impl Count {
     /// Returns the count that the first member of a group writes.
     pub fn first(shards: usize) -> Count {
-        Count { shards, before: None, is_draining: false, numbers_since: None }
+        Count { shards, before: None, is_draining: false }
     }
 
-    /// Returns the count after a move, which drains first or keeps the numbers that both have.
-    pub fn moved(self, to: usize, drains: bool) -> Count {
-        let numbers_since = self.numbers_since.filter(|_| !drains);
-        Count { shards: to, before: Some(self.shards), is_draining: drains, numbers_since }
+    /// Returns the count after a move, which drains first.
+    pub fn moved(self, to: usize) -> Count {
+        Count { shards: to, before: Some(self.shards), is_draining: true }
     }
 
     /// Returns the count once the shards of before are given up.
     pub fn drained(self) -> Count {
-        Count { is_draining: false, numbers_since: None, ..self }
+        Count { is_draining: false, ..self }
     }
 
     /// Returns true if a member may begin whose code names so many shards: the count of the row, or
@@ -80,19 +75,12 @@ impl Count {
         self.shards == shards || self.before == Some(shards)
     }
 
-    /// Returns true if a shard may run that was taken when its number meant what it had since then.
-    pub fn runs(self, shard: usize, numbers_since: Timestamp) -> bool {
-        let means_the_same = self.numbers_since == Some(numbers_since);
-        means_the_same && shard < self.shards && !self.is_draining
-    }
-
     /// Returns the text for the row's `writer`.
     pub fn to_writer(self) -> Writer {
-        let Count { shards, before, is_draining, numbers_since } = self;
+        let Count { shards, before, is_draining } = self;
         let from = before.map(|before| format!(" {FROM} {before}")).unwrap_or_default();
-        let since = numbers_since.map(|Timestamp(at)| format!(" {SINCE} {at}")).unwrap_or_default();
         let draining = if is_draining { format!(" {DRAINING}") } else { String::new() };
-        Writer::from(&*format!("{SHARDS} {shards}{from}{since}{draining}"))
+        Writer::from(&*format!("{SHARDS} {shards}{from}{draining}"))
     }
 
     fn parse(text: &str) -> Option<Count> {
@@ -100,14 +88,13 @@ impl Count {
         let words: Vec<&str> = text.split(' ').collect();
         let [SHARDS, shards, ref rest @ ..] = *words else { return None };
         let first = Count::first(number(shards)?);
-        let (before, is_draining, numbers_since) = match *rest {
+        let (before, is_draining) = match *rest {
             [] => return Some(first),
-            [FROM, before] => (before, false, None),
-            [FROM, before, DRAINING] => (before, true, None),
-            [FROM, before, SINCE, at] => (before, false, Some(Timestamp(at.parse().ok()?))),
+            [FROM, before] => (before, false),
+            [FROM, before, DRAINING] => (before, true),
             _ => return None,
         };
-        Some(Count { before: Some(number(before)?), is_draining, numbers_since, ..first })
+        Some(Count { before: Some(number(before)?), is_draining, ..first })
     }
 }
 
@@ -131,10 +118,16 @@ impl CountNamed {
     pub fn by(row: Option<&Row>) -> CountNamed {
         let Some(row) = row else { return CountNamed::Nothing };
         let count = Count::parse(row.writer.as_str()).filter(|_| row.is_released());
-        count.map_or(CountNamed::Unreadable, |count| {
-            let numbers_since = count.numbers_since.or(Some(row.token));
-            CountNamed::Count(Count { numbers_since, ..count })
-        })
+        count.map_or(CountNamed::Unreadable, CountNamed::Count)
+    }
+
+    /// Returns the count by which a shard may run that was taken by the row of this token. A row of
+    /// another token gives the numbers another meaning.
+    pub fn runs(row: Option<&Row>, taken_by: Timestamp) -> Option<Count> {
+        match CountNamed::by(row.filter(|row| row.token == taken_by)) {
+            CountNamed::Count(count) if !count.is_draining => Some(count),
+            _ => None,
+        }
     }
 
     /// Decides about a poll of a running member that shares `ours` shards. `is_drained` says that

@@ -172,10 +172,9 @@ impl FleetChecks {
         &self.owners
     }
 
-    /// A shard that has just begun is one of so many. Where moves drain, it is at work beside none of
-    /// another count.
-    pub(crate) fn is_one_of(&mut self, shard: usize, count: usize, drains: bool) {
-        let other = self.counts.iter().find(|(_, other)| drains && **other != count);
+    /// A shard that has just begun is one of so many. It is at work beside none of another count.
+    pub(crate) fn is_one_of(&mut self, shard: usize, count: usize) {
+        let other = self.counts.iter().find(|(_, other)| **other != count);
         if let Some((beside, other)) = other {
             let what = format!("shard {shard} of {count} began beside shard {beside} of {other}");
             self.timeline.fail(Invariant::Moves, what);

@@ -46,7 +46,7 @@ const FAULTS: [Fault; 16] = [
 
 /// Injects faults until the fault phase is over.
 pub(crate) async fn run(world: &Arc<FleetWorld>, slots: &[Arc<Slot>]) {
-    let mover = (world.plan.moves.is_some() && world.plan.subject == Subject::Shards)
+    let mover = (world.plan.moves && world.plan.subject == Subject::Shards)
         .then(|| tokio::spawn(move_about(Arc::clone(world))));
     while world.now() < world.plan.fault_phase && !world.failed.is_cancelled() {
         let (pause, who, which) = world.random(|random| {

@@ -40,8 +40,8 @@ pub struct FleetPlan {
     pub poll: Duration,
     /// For how long members that leave keep their shards for themselves, if they do.
     pub restart: Option<Duration>,
-    /// How the group is moved to other counts of shards again and again, if it is.
-    pub moves: Option<Move>,
+    /// True if the group is moved to other counts of shards again and again.
+    pub moves: bool,
     /// How long things go wrong.
     pub fault_phase: Duration,
     /// How far Spanner's timestamps may be ahead of true time.
@@ -63,15 +63,6 @@ pub enum Subject {
     ReadersWriters,
     /// They contend for one lock, each by its rank.
     Ranks,
-}
-
-/// A way to move a group to another count of shards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Move {
-    /// All shards stop before.
-    Drain,
-    /// Those go on whose numbers both counts have.
-    KeepNumbers,
 }
 
 /// Something that a settled fleet has to stand.
@@ -151,11 +142,9 @@ impl FleetPlan {
         let trials = [Trial::JoinAndLeave, Trial::ComeAndGo, Trial::CrashLoop, Trial::Unable];
         let trials = trials.into_iter().filter(|_| random.random_bool(0.3));
         let together = SmallRng::seed_from_u64(!seed ^ 9).random_bool(0.3);
-        let mut moving = SmallRng::seed_from_u64(!seed ^ 11);
-        let moves = moving.random_bool(0.3).then_some(Move::Drain);
-        let moves = moves.map(|it| if moving.random() { Move::KeepNumbers } else { it });
+        let moves = SmallRng::seed_from_u64(!seed ^ 11).random_bool(0.3);
         let trials = trials.chain(together.then_some(Trial::LeaveTogether));
-        let trials = trials.chain(moves.map(|_| Trial::Resize)).collect();
+        let trials = trials.chain(moves.then_some(Trial::Resize)).collect();
         FleetPlan {
             seed,
             rates,

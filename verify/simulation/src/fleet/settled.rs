@@ -8,7 +8,7 @@ use spindle::fleet::plan;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::plan::{CHIEF, Move, Trial};
+use super::plan::{CHIEF, Trial};
 use super::slot::{Slot, crash};
 use super::world::FleetWorld;
 use crate::checks::Invariant;
@@ -63,7 +63,7 @@ pub(super) async fn all_at_work(world: &FleetWorld) -> Judged {
 /// Moves the group to a count, once those moves are over that go on.
 async fn moved_to(world: &FleetWorld, count: usize) -> Judged {
     let (limit, since) = (world.plan.limit(), world.now());
-    while world.plan.moves.is_some() && !world.resize(count).await {
+    while world.plan.moves && !world.resize(count).await {
         if world.now() > since + limit {
             let what = format!("{limit:?} after the last fault no move to {count} shards");
             return Err((Invariant::I5, what));
@@ -284,17 +284,7 @@ async fn resize(world: &Arc<FleetWorld>, slots: &[Arc<Slot>]) -> Judged {
     // The polls, and a task that takes its time to stop.
     let most = world.plan.poll * 4 + world.plan.stop_limit() + Duration::from_secs(2);
     for count in [world.plan.shards / 2 + 1, world.plan.shards] {
-        let lives = lives(slots);
-        let members: Vec<&str> = lives.values().map(String::as_str).collect();
-        let owners = world.checks().owners().clone();
-        let owner = |shard| owners.get(&shard).and_then(|life| lives.get(life));
-        let owners: Vec<Option<&str>> =
-            (0..count).map(|shard| owner(shard).map(String::as_str)).collect();
-        let due = match world.plan.moves {
-            _ if count == world.checks().owners().len() => 0,
-            Some(Move::KeepNumbers) => plan(&members, &owners).moves().len(),
-            _ => count,
-        };
+        let due = if count == world.checks().owners().len() { 0 } else { count };
         nothing_moves(world, "but those of a move", due, async {
             moved_to(world, count).await?;
             even_within(world, slots, count, most).await?;

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::checks::What;
-use super::plan::{Move, Subject};
+use super::plan::Subject;
 use super::world::{Entry, FleetWorld, LINES};
 use crate::checks::Invariant;
 use crate::coverage::CoverageGoal;
@@ -196,8 +196,7 @@ impl Slot {
 
     fn begins(&self, life: &Life, shard: &Shard) -> Entry {
         let entry = self.world.begins(life.number, What::Shard(shard.number()), shard);
-        let drains = self.world.plan.moves == Some(Move::Drain);
-        self.world.checks().is_one_of(shard.number(), shard.count(), drains);
+        self.world.checks().is_one_of(shard.number(), shard.count());
         let (world, id) = (Arc::clone(&self.world), self.id.clone());
         let (number, token) = (shard.number(), shard.token().as_nanoseconds());
         tokio::spawn(async move { world.look_back(number, &id, token).await });

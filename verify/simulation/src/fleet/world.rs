@@ -13,7 +13,7 @@ use spindle_protocol::{Named, Row, Timestamp};
 use tokio::time::timeout;
 
 use super::checks::{FleetChecks, What};
-use super::plan::{FleetPlan, Move};
+use super::plan::FleetPlan;
 use crate::checks::Invariant;
 use crate::coverage::CoverageGoal;
 use crate::format::Format;
@@ -163,8 +163,6 @@ impl FleetWorld {
     pub(super) async fn resize(&self, count: usize) -> bool {
         self.tell(&format!("moves to {count} shards"));
         let resize = self.tools_table().resize_shards("fleet", "work", count);
-        let keeps = self.plan.moves == Some(Move::KeepNumbers);
-        let resize = if keeps { resize.keep_numbers() } else { resize };
         matches!(timeout(self.plan.lease, resize).await, Ok(Ok(_)))
     }
 
