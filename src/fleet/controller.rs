@@ -1,10 +1,10 @@
 //! One member's work on its share of the shards: it polls, decides, and acts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_protocol::fleet::{Count, CountNamed, CountStep, Declaration, Share, Step, View};
+use spindle_protocol::fleet::{Count, CountNamed, CountStep, Declaration, Share, Step};
 use spindle_protocol::{Row, Succession, Timestamp};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -29,8 +29,6 @@ use crate::term::say;
 const POLL_PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 const TIDY_INTERVAL: Duration = Duration::from_secs(60);
-/// So many awaited shards are polled between two polls of all, at the most.
-const AWAITED_MAX: usize = 1_000;
 
 /// A member's settings of its share.
 #[derive(Clone, Debug)]
@@ -40,8 +38,6 @@ pub(super) struct Sharing {
     pub(super) count: usize,
     pub(super) restart: Option<Duration>,
     pub(super) weight: u32,
-    /// The costs of the shards that don't cost 1.
-    pub(super) costs: BTreeMap<usize, u32>,
     pub(super) view: Arc<ShardsView>,
 }
 
@@ -75,17 +71,8 @@ pub(super) struct Controller {
     stuck: Option<Error>,
     /// Those that Spanner did not answer about when this member last tried to take them.
     unanswered: BTreeSet<usize>,
-    last: Option<View>,
-    /// True if there are more shards to hand over than the last decision did.
-    is_more: bool,
-    /// The shards that others are handing to this member.
-    awaited: Vec<usize>,
-    /// By when all shards are polled, not these alone.
-    all_due: Instant,
     /// Of its polls.
     failures: Failures,
-    /// True if the last poll of all showed that the group plans by what this member declares.
-    is_by_own: bool,
     tidied: Instant,
 }
 
@@ -96,10 +83,10 @@ impl Controller {
         cancel: CancellationToken,
         dropped: CancellationToken,
     ) -> Result<Controller> {
-        let Sharing { member, name, count, restart, weight, costs, view } = sharing;
+        let Sharing { member, name, count, restart, weight, view } = sharing;
         let lock = member.settings_of_rows().clone();
         let shares = shares_prefix(member.group(), name);
-        let declares = Declaration::new(*count, *weight, costs.clone());
+        let declares = Declaration { count: *count, weight: *weight, ran_out: false };
         let own = lock.for_row(format!("{shares}{}", member.id()));
         let own = own.info(declares.to_string()).build()?;
         let settings = own.settings()?;
@@ -134,11 +121,6 @@ impl Controller {
             tasks: Tasks::default(),
             stuck: None,
             unanswered: BTreeSet::new(),
-            last: None,
-            is_more: false,
-            awaited: Vec::new(),
-            all_due: Instant::now(),
-            is_by_own: true,
             tidied: Instant::now(),
         })
     }
@@ -154,7 +136,7 @@ impl Controller {
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        if !self.knows_the_count().await? || !self.knows_its_past().await? {
+        if !self.knows_the_count().await? || !self.knows_its_last_term().await? {
             return Ok(());
         }
         let running = self.own.run(self.leave.clone());
@@ -184,16 +166,20 @@ impl Controller {
         }
     }
 
-    /// Finds out how many of its lives ended early, and says so in its row; false if it is cancelled
-    /// before. One whose id is random has no past.
-    async fn knows_its_past(&mut self) -> Result<bool> {
+    /// Waits until nobody holds its row, for a lease at most, and says there if its last term ran out;
+    /// false if it is cancelled before. One whose id is random had none. Who holds the row for longer
+    /// than a lease is another process.
+    async fn knows_its_last_term(&mut self) -> Result<bool> {
+        let begun = Instant::now();
         while self.member.is_named() {
-            let Some(polled) = self.unless_ended(self.rows.poll()).await else { return Ok(false) };
-            let pause = match polled {
-                Ok(polled) => {
-                    let early = self.rows.early_lives(self.member.id(), &polled);
+            let looking = self.rows.has_own_run_out(self.member.id());
+            let Some(looked) = self.unless_ended(looking).await else { return Ok(false) };
+            let pause = match looked {
+                Ok(None) if begun.elapsed() < self.rows.lease => self.poll,
+                Ok(looked) => {
+                    self.rows.declares.ran_out = looked.unwrap_or(false);
                     let row = self.lock.for_row(self.rows.share_key(self.member.id()));
-                    self.own = row.info(self.rows.declares.with_early(early)).build()?;
+                    self.own = row.info(self.rows.declares.to_string()).build()?;
                     break;
                 }
                 Err(error) => self.pause_after(&error),
@@ -228,40 +214,22 @@ impl Controller {
                 () = self.dropped.cancelled() => return Ok(()),
                 () = self.cancel.cancelled() => return Ok(()),
                 Some(ended) = self.tasks.next_end() => {
-                    let one_has_left = ended.was_leaving && self.is_more;
                     self.finished(ended);
-                    if one_has_left && !self.tasks.is_one_leaving() {
-                        // The next tenth.
-                        next_poll = next_poll.min(Instant::now() + POLL_PAUSE_MIN);
-                    }
                     continue;
                 }
                 () = sleep_until(next_poll) => {}
             }
-            let is_all = self.awaited.is_empty() || self.all_due <= Instant::now();
-            let polled = self.unless_ended(self.poll_due(is_all)).await;
-            let Some(polled) = polled else { return Ok(()) };
-            next_poll = match polled {
-                Ok(polled) => {
-                    let pause = self.act(polled, is_all, task).await?;
-                    if is_all {
-                        self.all_due = Instant::now() + self.poll;
-                    }
-                    (Instant::now() + pause).min(self.all_due + POLL_PAUSE_MIN)
-                }
-                Err(error) => Instant::now() + self.pause_after(&error),
+            let Some(polled) = self.unless_ended(self.rows.poll()).await else { return Ok(()) };
+            let pause = match polled {
+                Ok(polled) => self.act(polled, task).await?,
+                Err(error) => self.pause_after(&error),
             };
+            next_poll = Instant::now() + pause;
         }
     }
 
-    async fn poll_due(&self, is_all: bool) -> Result<Polled> {
-        match &self.last {
-            Some(last) if !is_all => self.rows.poll_some(last, &self.awaited).await,
-            _ => self.rows.poll().await,
-        }
-    }
-
-    async fn act<F, Fut>(&mut self, polled: Polled, is_all: bool, task: &Arc<F>) -> Result<Duration>
+    /// Acts by a poll. Returns the pause before the next one.
+    async fn act<F, Fut>(&mut self, polled: Polled, task: &Arc<F>) -> Result<Duration>
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
@@ -270,20 +238,17 @@ impl Controller {
         if failures > 0 {
             say(|| tracing::info!(lock, failures, "the shards can be read again"));
         }
-        if is_all {
-            self.note_plan(&polled);
-            self.view.polled(self.member.id(), &polled, &self.meter);
-            if let ByCount::Pause(pause) = self.follow_count(&polled).await {
-                return Ok(pause);
-            }
+        self.view.polled(&polled.view);
+        if let ByCount::Pause(pause) = self.follow_count(&polled).await {
+            self.view.settles(false, &self.meter);
+            return Ok(pause);
         }
         let parts = self.tasks.parts();
         let is_member = self.own.has_lock().is_some();
         let now = self.own.settings()?.clock.now();
         let step = self.share.decide(now, &polled.view, &parts, is_member);
-        let Step { take, hand_over, is_more, poll_again, mut awaited } = step;
-        awaited.truncate(AWAITED_MAX);
-        (self.is_more, self.awaited) = (is_more, awaited);
+        let Step { take, hand_over, is_settled, poll_again } = step;
+        self.view.settles(is_settled, &self.meter);
         for shard in take {
             self.take(shard, Arc::clone(task));
         }
@@ -292,7 +257,6 @@ impl Controller {
             self.tasks.leave(shard, next);
         }
         self.tidy(&polled).await;
-        self.last = Some(polled.view);
         // A little later than the change that it waits for, and not at the same time as the others.
         let spread = (self.poll / 4).min(POLL_PAUSE_MIN);
         let jitter = spread.mul_f64(random::draw::<f64>());
@@ -313,10 +277,6 @@ impl Controller {
             CountStep::Keep(next) => next,
             CountStep::Finish(next) => Some(next),
         };
-        self.awaited.clear();
-        self.last = None;
-        // So that it polls as soon as the last of these shards is given up.
-        self.is_more = true;
         ByCount::Pause(match next {
             Some(next) => self.write_count(polled, next).await,
             None => self.poll,
@@ -353,24 +313,6 @@ impl Controller {
             self.share.forget();
         }
         self.tasks.leave_from(to, &Succession::Anyone);
-    }
-
-    /// Logs, once each time, that the group plans by other weights or costs than this member declares.
-    fn note_plan(&mut self, polled: &Polled) {
-        let Declaration { weight, costs, .. } = &self.rows.declares;
-        if !polled.view.members.iter().any(|member| member.id == self.member.id()) {
-            return;
-        }
-        let counts = polled.is_by_weight || (*weight == 1 && costs.is_empty());
-        let (lock, is_by_own) = (self.own.name(), counts && polled.view.costs == *costs);
-        if self.is_by_own && !counts {
-            say(|| {
-                tracing::warn!(lock, weight, "all weights and costs of these shards count as 1")
-            });
-        } else if self.is_by_own && !is_by_own {
-            say(|| tracing::warn!(lock, "these shards cost what the first member says"));
-        }
-        self.is_by_own = is_by_own;
     }
 
     fn take<F, Fut>(&mut self, shard: usize, task: Arc<F>)

@@ -34,4 +34,4 @@ pub use shard_count::ShardCount;
 pub(crate) use shard_count::{resize_shards, shard_count};
 pub use shards::Shards;
 pub use shards_view::{ShardEvent, ShardEvents};
-pub use spindle_protocol::fleet::{Move, Plan, plan, plan_by_weight};
+pub use spindle_protocol::fleet::{Move, Plan, plan};

@@ -1,11 +1,10 @@
 //! The shards and those who share them, at one timestamp.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_protocol::fleet::{
-    CountNamed, Declaration, Join, Life, Participant, ShardState, Share, View, agreed_costs,
+    CountNamed, Declaration, Join, Participant, ShardState, View, counts_from,
 };
 use spindle_protocol::{Row, StoredRow, Timestamp};
 
@@ -14,7 +13,7 @@ use crate::batch::Repeats;
 use crate::error::Result;
 use crate::names::number;
 use crate::store::Table;
-use crate::store::membership::{Rows, holder, lives, poll_in_turn, taken_until};
+use crate::store::membership::{Rows, holder, poll_in_turn, taken_until};
 
 /// The shards and those who share them, where a member finds them.
 #[derive(Clone, Debug)]
@@ -27,7 +26,7 @@ pub(super) struct ShardRows {
     pub(super) count: usize,
     /// The token of the row that said so: a row of another token gives the numbers another meaning.
     pub(super) count_token: Timestamp,
-    /// The member's own declaration: how many shards its code names, its weight, and their costs.
+    /// The member's own declaration.
     pub(super) declares: Declaration,
     pub(super) lease: Duration,
     pub(super) repeats: Arc<Repeats>,
@@ -41,18 +40,8 @@ pub(super) struct Polled {
     pub(super) count: Option<Row>,
     /// True if nobody has a shard, of whatever count.
     pub(super) is_drained: bool,
-    /// True if all members plan by weight.
-    pub(super) is_by_weight: bool,
     /// The rows of the members, the gone ones' too.
     pub(super) shares: Rows,
-}
-
-impl Polled {
-    /// Returns true if a count is named, and no move to it goes on.
-    pub(super) fn is_shared(&self) -> bool {
-        let named = CountNamed::by(self.count.as_ref());
-        matches!(named, CountNamed::Count(count) if !count.is_draining)
-    }
 }
 
 impl ShardRows {
@@ -77,75 +66,57 @@ impl ShardRows {
             CountNamed::Nothing | CountNamed::Unreadable => self.count,
         };
         let mut shards = vec![ShardState::Vacant; shared];
-        self.note(&mut shards, &shard_rows, read_at);
-        let (mut members, mut declared) = (Vec::new(), Vec::new());
-        let lives = self.lives(&shares, read_at);
-        for full in &shares {
-            let row = full.row();
-            let (Some(id), Some(until), Some((_, join))) = (
-                holder(&row, self.lease, read_at),
-                taken_until(&row, self.lease, read_at),
-                lives.get(&*full.key),
-            ) else {
-                continue;
-            };
-            let (id, since, counts_from) = (id.to_string(), row.token, join.counts_from);
-            let declares = full.info.as_deref().and_then(Declaration::read);
-            let weight = declares.as_ref().map_or(1, |it| it.weight);
-            members.push(Participant { id, since, until, counts_from, weight });
-            declared.push(declares);
-        }
-        let declared = members.iter().zip(&declared);
-        let costs = agreed_costs(declared.map(|(it, says)| (it.since, &*it.id, says.as_ref())));
-        let (is_by_weight, costs) = (costs.is_some(), costs.cloned().unwrap_or_default());
-        for member in members.iter_mut().filter(|_| !is_by_weight) {
-            member.weight = 1;
-        }
-        let takeovers = takeovers.into_iter().filter(|key| key.starts_with(&self.shares)).collect();
-        let view = View { read_at, members, shards, costs };
-        let is_held = |full: &StoredRow| {
-            matches!(ShardState::of(&full.row(), self.lease, read_at), ShardState::Held { .. })
-        };
-        let is_drained = !shard_rows.iter().any(is_held);
-        let shares = Rows { rows: shares, takeovers, read_at, is_lease_read };
-        Ok(Polled { view, count, is_drained, is_by_weight, shares })
-    }
-
-    fn lives<'r>(
-        &self,
-        shares: &'r [StoredRow],
-        read_at: Timestamp,
-    ) -> BTreeMap<&'r str, (Life, Join)> {
-        lives(shares, Share::usual_settling(self.lease), self.lease, read_at)
-    }
-
-    /// Returns how many lives of this member ended early, in a row, before the one that begins.
-    pub(super) fn early_lives(&self, id: &str, polled: &Polled) -> u32 {
-        let lives = self.lives(&polled.shares.rows, polled.view.read_at);
-        lives.get(&*self.share_key(id)).map_or(0, |(life, join)| join.early_with(life))
-    }
-
-    /// Polls these shards alone; all else is as it was seen last.
-    pub(super) async fn poll_some(&self, last: &View, shards: &[usize]) -> Result<Polled> {
-        let keys: Vec<String> = shards.iter().map(|shard| self.shard_key(*shard)).collect();
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let found = poll_in_turn(&self.table, &self.repeats, &keys, &[]).await?;
-        let Rows { rows, read_at, is_lease_read, .. } = found;
-        let mut view = View { read_at, ..last.clone() };
-        for shard in shards {
-            view.shards[*shard] = ShardState::Vacant;
-        }
-        self.note(&mut view.shards, &rows, read_at);
-        let shares = Rows { rows: Vec::new(), takeovers: Vec::new(), read_at, is_lease_read };
-        Ok(Polled { view, count: None, is_drained: false, is_by_weight: true, shares })
-    }
-
-    fn note(&self, shards: &mut [ShardState], rows: &[StoredRow], read_at: Timestamp) {
-        for full in rows {
+        let mut is_drained = true;
+        for full in &shard_rows {
+            let state = ShardState::of(&full.row(), self.lease, read_at);
+            is_drained &= !matches!(state, ShardState::Held { .. });
             let shard = full.key.strip_prefix(&self.shards).and_then(number);
-            if let Some(state) = shard.and_then(|shard| shards.get_mut(shard)) {
-                *state = ShardState::of(&full.row(), self.lease, read_at);
+            if let Some(shard) = shard.and_then(|shard| shards.get_mut(shard)) {
+                *shard = state;
             }
         }
+        let view = View { read_at, members: self.members(&shares, read_at), shards };
+        let takeovers = takeovers.into_iter().filter(|key| key.starts_with(&self.shares)).collect();
+        let shares = Rows { rows: shares, takeovers, read_at, is_lease_read };
+        Ok(Polled { view, count, is_drained, shares })
+    }
+
+    /// Returns the live members.
+    fn members(&self, shares: &[StoredRow], read_at: Timestamp) -> Vec<Participant> {
+        let (mut members, mut joins, mut ran_out) = (Vec::new(), Vec::new(), Vec::new());
+        for full in shares {
+            let row = full.row();
+            let until = taken_until(&row, self.lease, read_at);
+            let (Some(id), Some(until)) = (holder(&row, self.lease, read_at), until) else {
+                ran_out.extend(self.ran_out_at(&row));
+                continue;
+            };
+            let declares = full.info.as_deref().and_then(Declaration::read);
+            let (weight, displaced) = declares.map_or((1, false), |it| (it.weight, it.ran_out));
+            joins.push(Join { since: row.token, ran_out: displaced });
+            members.push(Participant { id: id.to_string(), until, counts_from: read_at, weight });
+        }
+        let counts_from = counts_from(&joins, &ran_out, self.lease);
+        members.iter_mut().zip(counts_from).for_each(|(member, at)| member.counts_from = at);
+        members
+    }
+
+    /// Returns when the term in a member's row ran out, unless it was released.
+    fn ran_out_at(&self, row: &Row) -> Option<Timestamp> {
+        row.writer.id().filter(|_| !row.is_released())?;
+        Some(row.vacant_for_all_from(self.lease))
+    }
+
+    /// Returns true if the last term in the member's own row ran out unreleased; none while that row is
+    /// held.
+    pub(super) async fn has_own_run_out(&self, id: &str) -> Result<Option<bool>> {
+        let key = self.share_key(id);
+        let found = poll_in_turn(&self.table, &self.repeats, &[&key], &[]).await?;
+        let Some(row) = found.rows.first().map(StoredRow::row) else { return Ok(Some(false)) };
+        let ran_out = self.ran_out_at(&row);
+        Ok(match ran_out {
+            Some(until) if until > found.read_at => None,
+            ran_out => Some(ran_out.is_some()),
+        })
     }
 }

@@ -231,13 +231,7 @@ impl Worker {
     }
 
     /// Ends the term.
-    async fn end(
-        &self,
-        guard: Guard,
-        lock: &Spindle,
-        ended: Ended<()>,
-        ran: Duration,
-    ) -> Finished {
+    async fn end(&self, guard: Guard, lock: &Spindle, ended: Ended<()>, ran: Duration) -> Finished {
         let (name, id, token) = (lock.name(), lock.id(), guard.token());
         match ended {
             Ended::Stopped(Why::Lost, _) => Finished::Gone,

@@ -1,11 +1,10 @@
 //! Sharing shards out among the members of a group.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_protocol::LEASE_MAX;
-use spindle_protocol::fleet::{Declaration, SHARDS_MAX};
+use spindle_protocol::fleet::SHARDS_MAX;
 use tokio_util::sync::CancellationToken;
 
 use super::controller::{Controller, Sharing};
@@ -19,8 +18,6 @@ use crate::settings::check_limit;
 use crate::system::runtime;
 
 const WEIGHT_MAX: u32 = 1_000;
-/// The costs of some 400 single shards, or of as many ranges.
-const DECLARATION_BYTES_MAX: usize = 4_000;
 
 impl Member {
     /// Names shards that the members of the group share out among themselves: `count` pieces of
@@ -39,7 +36,6 @@ impl Member {
             count,
             restart: None,
             weight: 1,
-            costs: BTreeMap::new(),
             view: Arc::default(),
         })
     }
@@ -93,18 +89,16 @@ impl Shards {
     /// It is another number for each member, such as that of its processors. Nothing measures the load.
     /// To change it, let the member leave and come back with another one.
     ///
-    /// A member says its weight in its row. While a live member doesn't know weights, because its version
-    /// is older, all members count alike, and that is logged. So they do in a table without the column
-    /// `info`.
+    /// A member says its weight in its row.
     ///
     /// ```
     /// # use spindle::{Database, LockTable};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let table = LockTable::new("projects/p/instances/i/databases/d", "locktable");
-    /// // Of three members, this one works half of the shards. The first shard is as dear as ten others.
+    /// // Of three members, this one works half of the shards.
     /// let member = table.member("orders").id("large").build()?;
-    /// let shards = member.shards("partitions", 60).weight(2).cost(0, 10);
+    /// let shards = member.shards("partitions", 60).weight(2);
     /// # drop(shards);
     /// # Ok(())
     /// # }
@@ -115,30 +109,6 @@ impl Shards {
     /// [`run`](Shards::run) refuses another weight.
     pub fn weight(mut self, weight: u32) -> Shards {
         self.0.weight = weight;
-        self
-    }
-
-    /// Says that a shard costs so many times as much as one that costs 1; by default each costs 1, from
-    /// 1 to 1,000. Call it for each shard that costs more.
-    ///
-    /// Costs are shared out evenly by weight, and dear shards spread first: see
-    /// [`plan_by_weight`](crate::fleet::plan_by_weight). Nothing measures the costs.
-    ///
-    /// Give all members the same. Where they differ, all plan by those of the live member that came
-    /// first, and the others log that. So a deploy that names other costs moves shards once: when the
-    /// last member of the old deploy has left. What [`weight`](Shards::weight) says of older versions
-    /// and of tables without `info` holds for costs, too.
-    ///
-    /// # Errors
-    ///
-    /// [`run`](Shards::run) refuses another cost, that of a shard which isn't there, and so many
-    /// different costs that their list takes more than 4,000 bytes. Neighbours of the same cost take
-    /// the room of one.
-    pub fn cost(mut self, shard: usize, cost: u32) -> Shards {
-        match cost {
-            1 => drop(self.0.costs.remove(&shard)),
-            _ => drop(self.0.costs.insert(shard, cost)),
-        }
         self
     }
 
@@ -206,10 +176,8 @@ impl Shards {
     ///
     /// - At most one task of a shard is at work, by the rules of every lock. It is told to stop before
     ///   its term expires, and aborted if it doesn't. Code that blocks its thread can't be aborted.
-    /// - Shares differ by at most one shard once nothing changes, and a join moves only what the joiner
-    ///   gets. [`plan`](crate::fleet::plan) says who gets what, and
-    ///   [`plan_by_weight`](crate::fleet::plan_by_weight) by [`weight`](Shards::weight) and
-    ///   [`cost`](Shards::cost).
+    /// - Shares of equal [`weight`](Shards::weight) differ by at most one shard once nothing changes, and
+    ///   a join moves only what the joiner gets. [`plan`](crate::fleet::plan) says who gets what.
     /// - A member that joins gets its shards by name. The task is told to stop and ends; then the
     ///   shard is released for its new owner alone. Nobody else takes it for two polls.
     /// - The shards of a member that crashed run elsewhere once its lease is over.
@@ -217,23 +185,19 @@ impl Shards {
     /// # How it goes
     ///
     /// Each member reads the rows of all members and shards at every poll, in one request, and makes
-    /// the same plan of them. A new member counts after three times the default
-    /// [`poll_interval`](crate::LockBuilder::poll_interval) of its lease, and after one if nobody else
-    /// is at work. One that has left counts no more at once. A member hands over at most a tenth of
-    /// its shards at a time, at least one. A hand-over of unknown outcome leaves the shard alone until
-    /// the lease is over, at most.
+    /// the same plan of them. A leave counts at once. A join counts after three times the default
+    /// [`poll_interval`](crate::LockBuilder::poll_interval) of its lease. Where no live member counts, all
+    /// do, once the first of them has been there for one. A member hands over at once what it has too
+    /// many, and the next owner's next poll takes it. A hand-over of unknown outcome leaves the shard
+    /// alone until the lease is over, at most.
     ///
-    /// Members that leave, one by one or all at once, leave no shard alone for longer than two polls.
-    /// It is four if another one has just died. So a rolling deploy costs polls, not leases.
+    /// A shard whose owner leaves is at work elsewhere within two polls, of the interval that the members
+    /// poll at. Each next owner that leaves or dies before it has taken the shard adds two polls. So a
+    /// rolling deploy costs polls, not leases, if more than two polls pass between its steps.
     ///
-    /// One that dies within its first three polls counts after them, until its lease is over. So
-    /// shards may be promised to it meanwhile; the others take them back after some polls.
-    ///
-    /// A member is on trial for its first lease since it counts. Each one that died on trial makes
-    /// those that join after it count later. That is two leases after they join, then four times as late
-    /// each, up to ten leases. This holds for a minute at least and ten leases. Nobody waits so where no other
-    /// member is at work. At most two members that joined one after the other may be on trial. So a
-    /// member in a crash loop moves few shards.
+    /// A member whose lease ran out, since it crashed, makes joins count later for ten leases: two
+    /// leases after they join. So a member in a crash loop moves few shards. Its shards, and those that
+    /// were being handed to it, are vacant until its lease is over.
     ///
     /// A task that **returns**, before `cancel` is cancelled, or **panics** gives its shard up. This
     /// member then leaves the shard to others, for a pause that doubles from 1 s to 10 min. A shard
@@ -309,7 +273,7 @@ impl Shards {
 
     /// Refuses settings that can't work.
     fn check(&self) -> Result<()> {
-        let Sharing { member, name, count, restart, .. } = &self.0;
+        let Sharing { member, name, count, restart, weight, .. } = &self.0;
         check_part("shards", name)?;
         if let Some(limit) = *restart {
             check_limit("restart within", limit, LEASE_MAX).map_err(|rule| member.refuse(rule))?;
@@ -324,29 +288,9 @@ impl Shards {
                 "{count} shards of the name `{name}`; expected 1 to {SHARDS_MAX}"
             )));
         }
-        self.check_weights()
-    }
-
-    fn check_weights(&self) -> Result<()> {
-        let Sharing { member, name, count, weight, costs, .. } = &self.0;
-        let bounds = 1..=WEIGHT_MAX;
-        if !bounds.contains(weight) {
+        if !(1..=WEIGHT_MAX).contains(weight) {
             return Err(member.refuse(format!(
                 "weight {weight} for the shards `{name}`; expected 1 to {WEIGHT_MAX}"
-            )));
-        }
-        let is_wrong = |(shard, cost): &(&usize, &u32)| *shard >= count || !bounds.contains(cost);
-        if let Some((shard, cost)) = costs.iter().find(is_wrong) {
-            return Err(member.refuse(format!(
-                "cost {cost} of shard {shard} of {count} of the name `{name}`; expected 1 to \
-                 {WEIGHT_MAX}, of a shard below {count}"
-            )));
-        }
-        let bytes = Declaration::new(*count, *weight, costs.clone()).to_string().len();
-        if bytes > DECLARATION_BYTES_MAX {
-            return Err(member.refuse(format!(
-                "costs of the shards `{name}` that take {bytes} bytes; at most \
-                 {DECLARATION_BYTES_MAX}: let neighbours cost the same"
             )));
         }
         Ok(())

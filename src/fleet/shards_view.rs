@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use spindle_protocol::fleet::ShardState;
+use spindle_protocol::fleet::{ShardState, View};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use super::poll::Polled;
 use crate::runloop::Meter;
 use crate::token::FencingToken;
 
@@ -131,21 +130,21 @@ impl ShardsView {
         let _ = self.events.send(event);
     }
 
-    /// Takes note of a poll of all shards by the member `id`, for which nothing is settled before it is
-    /// one.
-    pub(super) fn polled(&self, id: &str, polled: &Polled, meter: &Meter) {
-        let view = &polled.view;
+    /// Takes note of a poll.
+    pub(super) fn polled(&self, view: &View) {
         let owner = |state: &ShardState| match state {
             ShardState::Held { by, .. } => by.clone(),
             ShardState::Vacant | ShardState::Promised { .. } => None,
         };
+        self.state().owners = view.shards.iter().map(owner).collect();
+    }
+
+    /// Takes note of what was decided by it: all shards are settled, or they aren't.
+    pub(super) fn settles(&self, is_settled: bool, meter: &Meter) {
         let mut state = self.state();
-        state.owners = view.shards.iter().map(owner).collect();
-        let is_member = view.members.iter().any(|member| member.id == id);
-        let is_settled = is_member && polled.is_shared() && view.is_settled();
         let was_settled = std::mem::replace(&mut state.is_settled, is_settled);
         let now = Instant::now();
-        if !state.is_settled {
+        if !is_settled {
             state.unsettled_since.get_or_insert(now);
         } else if !was_settled {
             let since = state.unsettled_since.take().unwrap_or(now);

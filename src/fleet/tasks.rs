@@ -23,8 +23,6 @@ pub(super) struct Tasks {
 pub(super) struct EndedTask {
     pub(super) shard: usize,
     pub(super) finished: Finished,
-    /// True if it was told to give the shard up.
-    pub(super) was_leaving: bool,
 }
 
 impl Tasks {
@@ -48,18 +46,13 @@ impl Tasks {
                 Err(error) => (error.id(), Finished::Failed(Duration::ZERO)),
             };
             let Some(shard) = self.shards.remove(&id) else { continue };
-            let was_leaving = self.handles.remove(&shard).is_some_and(|task| task.is_leaving());
-            return Some(EndedTask { shard, finished, was_leaving });
+            self.handles.remove(&shard);
+            return Some(EndedTask { shard, finished });
         }
     }
 
     pub(super) fn parts(&self) -> BTreeMap<usize, Part> {
         self.handles.iter().map(|(shard, task)| (*shard, task.part())).collect()
-    }
-
-    /// Returns true if one that was told to give its shard up has not ended yet.
-    pub(super) fn is_one_leaving(&self) -> bool {
-        self.handles.values().any(TaskHandle::is_leaving)
     }
 
     /// Has the shard given up, if there is a task of it.

@@ -82,6 +82,17 @@ pub(crate) fn is_shard_count_key(key: &str) -> bool {
     parts.is_some_and(|parts| parts.ends_with("/count") && parts.matches('/').count() == 2)
 }
 
+/// Refuses the row that names a count of shards where a lock is asked for.
+pub(crate) fn check_not_shard_count(key: &str) -> Result<()> {
+    if is_shard_count_key(key) {
+        return Err(Error::config(format!(
+            "lock `{key}`: no lock, but the count of a group's shards; \
+             `LockTable::resize_shards` or `spindle shards GROUP/NAME --resize COUNT` changes it"
+        )));
+    }
+    Ok(())
+}
+
 /// Returns the beginning of the keys of the rows of a semaphore's permits.
 pub(crate) fn permits_prefix(name: &str) -> String {
     format!("{RESERVED}permit:{name}/")

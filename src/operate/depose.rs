@@ -10,7 +10,7 @@ use spindle_protocol::{
 use tokio::time::{Instant, sleep};
 
 use crate::error::{Error, Result};
-use crate::names::check_id;
+use crate::names::{check_id, check_not_shard_count};
 use crate::settings::check_limit;
 use crate::store::{PAUSE, REQUEST_LIMIT, Table};
 use crate::token::FencingToken;
@@ -187,6 +187,7 @@ impl Deposition {
     async fn depose(self, change: Change) -> Result<Option<Deposed>> {
         let Deposition { table, lock, .. } = self;
         table.check_lock(&lock)?;
+        check_not_shard_count(&lock)?;
         let deadline = Instant::now() + REQUEST_LIMIT;
         loop {
             let known = table.store.optional_columns();

@@ -195,12 +195,14 @@ async fn a_member_that_tidies_leaves_at_once_though_that_is_slow() {
     assert!(took <= REST, "{took:?}");
 }
 
-/// A fifth member that dies 2 s after its first shard and is started anew, again and again for a
-/// minute, costs few task starts, and no shard more than the lease of the dead.
-async fn is_damped(id: impl Fn(usize) -> String) {
+/// A fifth member that dies 2 s after its first shard and is started anew `back` later, again and again
+/// for ten minutes. Returns how many tasks started a minute. No shard waits for longer than the lease of
+/// the dead.
+async fn crash_loop(id: impl Fn(usize) -> String, back: Duration) -> f64 {
     let (fleet, _workers) = Fleet::at_rest(&FOUR, SHARDS, LEASE).await;
     let (start, before) = (Instant::now(), fleet.work.starts());
-    let is_over = || start.elapsed() >= Duration::from_secs(60);
+    let minutes = 10;
+    let is_over = || start.elapsed() >= Duration::from_secs(60) * minutes;
     for life in 0.. {
         let id = id(life);
         let (doomed, session) = fleet.world.known(|| fleet.join(&id)).await;
@@ -214,19 +216,90 @@ async fn is_damped(id: impl Fn(usize) -> String) {
         sleep(POLL * 2).await;
         fleet.world.cut_off(&session);
         doomed.sharing.abort();
-        sleep(Duration::from_millis(500)).await;
+        sleep(back).await;
     }
     let starts = fleet.work.starts() - before;
-    assert!(starts <= 50, "{starts} tasks began");
     fleet.is_vacant_for(LEASE + POLL * 4, 4).await;
+    println!("crash loop: {starts} starts in {minutes} minutes, back after {back:?}");
+    starts as f64 / f64::from(minutes)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_member_that_dies_again_and_again_under_one_id_moves_few_shards() {
-    is_damped(|_| "e".to_string()).await;
+    for (back, most) in [(Duration::from_millis(500), 50.0), (Duration::from_secs(10), 47.0)] {
+        let starts = crash_loop(|_| "e".to_string(), back).await;
+        assert!(starts <= most, "{starts} tasks began a minute, back after {back:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_member_that_dies_again_and_again_under_new_ids_moves_few_shards() {
-    is_damped(|life| format!("e{life}")).await;
+    for (back, most) in [(Duration::from_millis(500), 65.0), (Duration::from_secs(10), 47.0)] {
+        let starts = crash_loop(|life| format!("e{life}"), back).await;
+        assert!(starts <= most, "{starts} tasks began a minute, back after {back:?}");
+    }
+}
+
+/// Eight pods share 80 shards, and every 5 s one of them leaves and a new one comes under a new id.
+#[tokio::test(start_paused = true)]
+async fn a_rolling_deploy_of_new_ids_piles_up_on_nobody_and_settles_within_five_polls() {
+    const PODS: usize = 8;
+    const SHARDS: usize = 80;
+    for lease in [5, 10, 30].map(Duration::from_secs) {
+        let (fleet, workers) = Fleet::at_rest(&EIGHT, SHARDS, lease).await;
+        let before = fleet.work.starts();
+        let (mut peak, mut new) = (0, Vec::new());
+        let mut watched = async |time: Duration| {
+            let end = Instant::now() + time;
+            while Instant::now() < end {
+                peak = peak.max(fleet.work.shares().into_values().max().unwrap_or_default());
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        for (at, worker) in workers.into_iter().enumerate() {
+            worker.cancel.cancel();
+            new.push(fleet.join(&format!("new-{at}")));
+            if at + 1 < PODS {
+                watched(Duration::from_secs(5)).await;
+            }
+        }
+        let last = Instant::now();
+        watched(fleet.poll() * 5).await;
+        let shares = fleet.work.shares();
+        fleet.settles(PODS).await;
+        let settled = last.elapsed();
+        sleep(lease * 3).await;
+        let starts = fleet.work.starts() - before;
+        println!("deploy, lease {lease:?}: peak {peak}, {starts} starts, settled by {settled:?}");
+        assert!(settled <= fleet.poll() * 5 + REST, "lease {lease:?}: {settled:?}, {shares:?}");
+        assert!(peak * PODS * 2 <= SHARDS * 3, "lease {lease:?}: a share of {peak}");
+        assert!(starts * 10 <= SHARDS * 22, "lease {lease:?}: {starts} tasks began");
+        fleet.work.check();
+    }
+}
+
+/// The members poll every third of the lease, as a large group does.
+#[tokio::test(start_paused = true)]
+async fn at_a_poll_of_ten_seconds_a_leave_leaves_no_shard_alone_for_longer_than_two_polls() {
+    let poll = Duration::from_secs(10);
+    let lease = Duration::from_secs(30);
+    let fleet = Fleet { lease, ..Fleet::start(SHARDS).await };
+    let join = |id: &str| {
+        let member = fleet.world.member(id).lease(lease).poll_interval(poll).build().unwrap();
+        fleet.join_with(id, member.shards("partitions", SHARDS))
+    };
+    let workers = FOUR.map(join);
+    fleet.settles(4).await;
+    sleep(lease).await;
+    fleet.work.forget_gaps();
+    for (at, worker) in workers.into_iter().enumerate() {
+        worker.leave().await;
+        // It goes on without its handle.
+        drop(join(&format!("new-{at}")));
+        sleep(poll * 4).await;
+    }
+    fleet.settles(4).await;
+    let longest = fleet.work.longest_gap();
+    assert!(longest <= poll * 2 + REST, "a shard was left alone for {longest:?}");
+    fleet.work.check();
 }

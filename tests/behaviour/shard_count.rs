@@ -9,7 +9,6 @@ use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep};
 
 use crate::fleet::{FOUR, Fleet, POLL, REST, Work, Worker};
-use crate::log::Log;
 use crate::world::{FOUR_COLUMNS, LEASE, World, cells, until};
 
 const FEW: usize = 12;
@@ -216,11 +215,11 @@ async fn of_two_movers_one_wins_and_the_other_is_told_by_whom_it_was_beaten() {
         let late = async move { table.resize_shards("orders", "partitions", MANY).await };
         let late = tokio::spawn(late);
         until("it is held up", || (held_up.hits() == 1).then_some(())).await;
-        let won = fleet.resize(FEW / 2).await.unwrap();
+        fleet.resize(FEW / 2).await.unwrap();
         assert!(!late.is_finished(), "the race was met");
         let lost = late.await.unwrap().unwrap_err();
         assert!(lost.is_other_count(), "{lost}");
-        assert!(lost.to_string().contains(&format!("the group shares {won}")), "{lost}");
+        assert!(lost.to_string().contains("the group shares 6, "), "{lost}");
         fleet.settles_at(4, FEW / 2).await;
         assert_eq!(fleet.count_row().as_deref(), Some("shards 6 from 12"));
         fleet.work.check();
@@ -303,6 +302,22 @@ async fn a_count_that_is_deleted_or_edited_stops_no_task_and_is_healed() {
     let _late = fleet.join_at("e", FEW);
     fleet.settles_at(5, FEW).await;
     fleet.work.check();
+}
+
+/// Without its count the group would share nothing, and a move that drains would be undone.
+#[tokio::test(start_paused = true)]
+async fn the_row_of_a_count_is_neither_evicted_nor_seized_nor_removed() {
+    let (fleet, _workers) = Fleet::of_four(FEW).await;
+    let table = fleet.table();
+    let refused = [
+        table.evict(COUNT_ROW).await.unwrap_err(),
+        table.seize(COUNT_ROW).await.unwrap_err(),
+        table.remove(COUNT_ROW).await.unwrap_err(),
+    ];
+    for refused in refused {
+        assert!(refused.is_config() && refused.to_string().contains("resize_shards"), "{refused}");
+    }
+    assert_eq!(fleet.count_row().as_deref(), Some("shards 12"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use spindle_protocol::fleet::{Contest, Join, Life, Ranked};
+use spindle_protocol::fleet::{Contest, Life, Ranked, Standing as Joined};
 use spindle_protocol::{Act, Answer, StoredRow, Timestamp};
 use tokio::time::{Instant, timeout};
 
@@ -120,7 +120,7 @@ impl Judge {
         let found = self.read().await?;
         let lives = lives(&found.rows, Duration::ZERO, self.lease, found.read_at);
         let died =
-            |(life, join): &(Life, Join)| (!life.is_live && join.is_young).then_some(life.heard);
+            |(life, join): &(Life, Joined)| (!life.is_live && join.is_young).then_some(life.heard);
         let last_death = lives.values().filter_map(died).max();
         let standing = |full: &StoredRow| match lives.get(&*full.key) {
             Some((_, join)) if join.counts_from <= found.read_at => Standing::Counts,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_protocol::fleet::{Join, Life, joins};
+use spindle_protocol::fleet::{Life, Standing, joins};
 use spindle_protocol::{Row, StoredRow, Timestamp};
 
 use crate::batch::{Charge, Repeats, Snapshot};
@@ -65,7 +65,7 @@ pub(crate) fn lives(
     usual: Duration,
     lease: Duration,
     read_at: Timestamp,
-) -> BTreeMap<&str, (Life, Join)> {
+) -> BTreeMap<&str, (Life, Standing)> {
     let of = |full: &StoredRow| Life::of(&full.row(), full.info.as_deref(), lease, read_at);
     let found = rows.iter().filter_map(|full| Some((&*full.key, of(full)?)));
     let (keys, lives): (Vec<&str>, Vec<Life>) = found.unzip();

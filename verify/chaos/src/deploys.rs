@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::checks::{Evidence, Term, phase, terms};
 use crate::history::{Deploy, Event, Fault, Phase, Record};
-use crate::nemesis::FIFTH;
+use crate::nemesis::{FIFTH, LIFE, LOOP};
 
 /// Answers, attempts and processes take their time beside the polls.
 const REST: Duration = Duration::from_millis(500);
@@ -13,8 +13,6 @@ const REST: Duration = Duration::from_millis(500);
 const CLAIM_AGE: u64 = 500_000_000;
 /// So many tasks more than shards may start where shards wait for their members.
 const FEW: usize = 4;
-/// So many tasks may start beside a member that dies again and again.
-const STARTS_OF_A_LOOP: usize = 50;
 
 /// One kind of deploy.
 pub struct DeployFigures {
@@ -72,6 +70,13 @@ impl DeployFigures {
         self.vacant.last().copied().unwrap_or(0.0)
     }
 
+    /// Returns how many tasks may start beside a member that dies again and again: its share comes and
+    /// goes with each life, and all lives but the first two are two leases late.
+    fn starts_of_a_loop(&self) -> usize {
+        let lives = 2 + (LOOP.as_secs_f64() / (self.lease * 2 + LIFE).as_secs_f64()) as usize;
+        lives * 2 * (self.vacant.len() / 5 + 1)
+    }
+
     /// Returns what a deploy without faults may cost, and if it cost no more.
     fn bar(&self) -> (String, bool) {
         // The library's default.
@@ -82,8 +87,9 @@ impl DeployFigures {
                 ("two polls".to_string(), no_longer(poll * 2))
             }
             Deploy::CrashLoop => {
-                let is_met = self.starts <= STARTS_OF_A_LOOP && no_longer(self.lease + poll * 4);
-                (format!("{STARTS_OF_A_LOOP} starts, a lease and four polls"), is_met)
+                let most = self.starts_of_a_loop();
+                let is_met = self.starts <= most && no_longer(self.lease + poll * 4);
+                (format!("{most} starts, a lease and four polls"), is_met)
             }
             Deploy::Restart => {
                 let most = self.vacant.len() + FEW;

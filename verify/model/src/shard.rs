@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use spindle_protocol::fleet::{Part, Participant, ShardState, Share, View};
-use spindle_protocol::{Event, Succession};
+use spindle_protocol::fleet::{Join, Part, Participant, ShardState, Share, View, counts_from};
+use spindle_protocol::{Event, Succession, Timestamp};
 use stateright::{Model, Property};
 
 use crate::history::Goal;
@@ -49,6 +49,8 @@ struct Mind {
     since: u16,
     /// The last tick in which it lived.
     lived: u16,
+    /// True if its life displaced one that had run out.
+    ran_out: bool,
     /// Read, and not decided by yet; and whether that may wait.
     view: Option<(View, bool)>,
     poll_at: u16,
@@ -148,7 +150,7 @@ impl AsRef<World> for ShardWorld {
 impl ShardWorld {
     fn new(model: &ShardModel, start: Start) -> ShardWorld {
         let scenario = &model.scenario;
-        let mind = |member: &Member| Mind::new(member, 0);
+        let mind = |member: &Member| Mind::new(member, 0, false);
         let minds = scenario.members.iter().map(mind).collect();
         let world = World::new(scenario, start);
         let (old_views, notes) = (model.old_views, Notes::default());
@@ -214,7 +216,9 @@ impl ShardWorld {
             ShardStep::Lock(step) => {
                 self.world = self.world.after(scenario, step);
                 if let Step::Restart(index) = step {
-                    self.minds[index] = Mind::new(&scenario.members[index], self.world.tick);
+                    // It waits for no row of its own here, and says that it has run out.
+                    let member = &scenario.members[index];
+                    self.minds[index] = Mind::new(member, self.world.tick, true);
                 }
             }
             ShardStep::Poll(index) => {
@@ -263,13 +267,18 @@ impl ShardWorld {
         let lease = |index: usize| scenario.members[index].timing.lease;
         let members: Vec<usize> =
             (0..self.minds.len()).filter(|other| self.is_member(*other, scenario)).collect();
-        let participant = |other: &usize| Participant {
-            id: scenario.members[*other].id.to_string(),
+        let join = |other: &usize| Join {
             since: of_tick(self.minds[*other].since),
+            ran_out: self.minds[*other].ran_out,
+        };
+        let joins: Vec<Join> = members.iter().map(join).collect();
+        let participant = |(other, counts_from): (&usize, Timestamp)| Participant {
+            id: scenario.members[*other].id.to_string(),
             until: of_tick(self.minds[*other].lived) + lease(*other),
-            counts_from: of_tick(self.minds[*other].since) + Share::usual_settling(lease(*other)),
+            counts_from,
             weight: 1,
         };
+        let counts_from = counts_from(&joins, &self.ran_out(read_at, scenario), lease(index));
         let told = members.first().map_or(ShardState::Vacant, |first| ShardState::Held {
             by: Some(scenario.members[*first].id.to_string()),
             since: of_tick(self.minds[*first].since),
@@ -280,10 +289,19 @@ impl ShardWorld {
             row.map_or(ShardState::Vacant, |row| ShardState::of(&row, lease(index), read_at));
         View {
             read_at,
-            members: members.iter().map(participant).collect(),
+            members: members.iter().zip(counts_from).map(participant).collect(),
             shards: vec![told, shard],
-            costs: BTreeMap::new(),
         }
+    }
+
+    /// When the rows of the dead ran out.
+    fn ran_out(&self, read_at: Timestamp, scenario: &Scenario) -> Vec<Timestamp> {
+        let dead = (0..self.minds.len()).filter(|index| !self.lives(*index));
+        let ends = dead.map(|index| {
+            let lived = self.world.spanner_at(self.minds[index].lived);
+            lived + scenario.members[index].timing.lease
+        });
+        ends.filter(|end| *end <= read_at).collect()
     }
 
     fn decide(&mut self, index: usize, scenario: &Scenario) {
@@ -390,9 +408,10 @@ impl ShardWorld {
 }
 
 impl Mind {
-    fn new(member: &Member, tick: u16) -> Mind {
+    fn new(member: &Member, tick: u16, ran_out: bool) -> Mind {
         let Member { id, timing, .. } = member;
         let share = Share::new(id, timing.lease, timing.poll_interval);
-        Mind { share, since: tick, lived: tick, view: None, poll_at: tick, successor: None }
+        let (view, successor) = (None, None);
+        Mind { share, since: tick, lived: tick, ran_out, view, poll_at: tick, successor }
     }
 }

@@ -151,8 +151,8 @@ pub enum CoverageGoal {
     CameAndWent,
     /// A member died soon after each join, and no shard was left alone for long.
     DiedAgainAndAgain,
-    /// A member whose lives had ended early came again, and counted later.
-    DampedJoin,
+    /// A member whose last term had run out came again, and counted two leases later.
+    JoinWaited,
     /// A member could take no shard, and none was left alone for long.
     UnableStarvedNone,
     /// Half of the members left at the same moment, and their shards were soon at work elsewhere.

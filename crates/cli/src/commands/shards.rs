@@ -7,10 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use spindle::fleet::ShardCount;
 use spindle_protocol::Timestamp;
-use spindle_protocol::fleet::{
-    Declaration, Life, Participant, SHARDS_MAX, ShardState, Share as Sharing, View, agreed_costs,
-    declared_early, joins,
-};
+use spindle_protocol::fleet::{Declaration, Join, SHARDS_MAX, counts_from, usual_settling};
 
 use super::fleet::{fleets, last_part, none, rows};
 use super::resize;
@@ -28,7 +25,7 @@ const NOW: Timestamp = Timestamp(i64::MAX / 2);
 /// A live member that shares the shards.
 struct Member {
     weight: u32,
-    /// `sharing`, or `joining` or `damped` if it doesn't count yet.
+    /// `sharing`, or `joining` if it doesn't count yet, or `waiting` if that is since a row ran out.
     state: &'static str,
     counts_in: Option<Duration>,
 }
@@ -42,7 +39,7 @@ struct Share {
     owner: Owner,
     /// Of a live member.
     weight: Option<u32>,
-    /// Of a member that joins or is damped.
+    /// Of a member that doesn't count yet.
     counts_in_ms: Option<u128>,
     count: usize,
     shards: Vec<usize>,
@@ -59,7 +56,7 @@ struct Owner {
     member: Option<String>,
     /// Of a shard that waits for its next owner.
     reserved_for: Option<String>,
-    /// `joining`, `damped`, `sharing`, `leaving` or `restarting` of a member; nothing where there is
+    /// `joining`, `waiting`, `sharing`, `leaving` or `restarting` of a member; nothing where there is
     /// none.
     state: Option<&'static str>,
     /// Why nobody has the shards.
@@ -83,7 +80,7 @@ pub async fn shards(place: &Place, out: &Output, name: Option<&str>) -> Result<E
 }
 
 fn shares(pieces: Vec<Record>, sharing: &[Record], named: Of) -> Vec<Share> {
-    let members = members(&pieces, sharing);
+    let members = members(sharing);
     let mut owners = BTreeMap::<Owner, Vec<usize>>::new();
     for (id, member) in &members {
         // One that shares and has none yet is worth a line.
@@ -127,59 +124,39 @@ fn declaration(row: &Record) -> Option<Declaration> {
 }
 
 /// Judges by the rows, as the members do.
-fn members(pieces: &[Record], sharing: &[Record]) -> Members {
-    let lived: Vec<(&Record, Life)> =
-        sharing.iter().filter_map(|row| Some((row, life(row)?))).collect();
-    let Some((first, _)) = lived.iter().find(|(row, _)| row.is_held()) else {
-        return Members::new();
+fn members(sharing: &[Record]) -> Members {
+    let (live, others): (Vec<&Record>, Vec<&Record>) =
+        sharing.iter().partition(|row| row.is_held() && row.holder.is_some());
+    let Some(lease) = live.first().map(|row| lease(row)) else { return Members::new() };
+    let join = |row: &&Record| {
+        let ran_out = declaration(row).is_some_and(|it| it.ran_out);
+        Join { since: ago(row.since_ms.unwrap_or_default()), ran_out }
     };
-    let lease = lease(first);
-    let usual = Sharing::usual_settling(lease);
-    let lives: Vec<Life> = lived.iter().map(|(_, life)| *life).collect();
-    let joined =
-        lived.iter().zip(joins(&lives, usual, lease)).filter(|((row, _), _)| row.is_held());
-    let (mut members, mut declared) = (Vec::new(), Vec::new());
-    for ((row, life), join) in joined {
-        let (declares, counts_from) = (declaration(row), join.counts_from);
-        let weight = declares.as_ref().map_or(1, |it| it.weight);
-        let (id, until) = (last_part(&row.name).to_string(), life.heard + lease);
-        members.push(Participant { id, since: life.since, until, counts_from, weight });
-        declared.push(declares);
-    }
-    let declared = members.iter().zip(&declared);
-    let declared = declared.map(|(it, says)| (it.since, &*it.id, says.as_ref()));
-    let is_by_weight = agreed_costs(declared).is_some();
-    let held = pieces.iter().filter(|row| row.is_held()).filter_map(|row| {
-        let Life { since, heard, .. } = life(row)?;
-        Some(ShardState::Held { by: row.holder.clone(), since, until: heard + lease })
-    });
-    let view = View { read_at: NOW, members, shards: held.collect(), costs: BTreeMap::new() };
-    let counting = view.counting(lease);
-    let member = |it: &Participant| {
-        let counts = counting.contains(&&*it.id);
-        let state = match it.counts_from <= it.since + usual {
-            _ if counts => "sharing",
-            true => "joining",
-            false => "damped",
+    let joins: Vec<Join> = live.iter().map(join).collect();
+    let ran_out: Vec<Timestamp> = others.into_iter().filter_map(ran_out).collect();
+    let counts_from = counts_from(&joins, &ran_out, lease);
+    let member = |((row, join), counts_from): ((&Record, Join), Timestamp)| {
+        let state = match counts_from <= NOW {
+            true => "sharing",
+            false if counts_from <= join.since + usual_settling(lease) => "joining",
+            false => "waiting",
         };
-        let weight = if is_by_weight { it.weight } else { 1 };
-        let counts_in = (!counts).then(|| it.counts_from.since(NOW));
-        (it.id.clone(), Member { weight, state, counts_in })
+        let weight = declaration(row).map_or(1, |it| it.weight);
+        let counts_in = (counts_from > NOW).then(|| counts_from.since(NOW));
+        (last_part(&row.name).to_string(), Member { weight, state, counts_in })
     };
-    view.members.iter().map(member).collect()
+    live.into_iter().zip(joins).zip(counts_from).map(member).collect()
 }
 
-/// Returns the life that a row tells of its holder; none if nobody had it, or it was given up.
-fn life(row: &Record) -> Option<Life> {
-    row.holder.as_ref()?;
-    let ago =
-        |milliseconds: i64| Timestamp(NOW.0.saturating_sub(milliseconds.saturating_mul(1_000_000)));
-    Some(Life {
-        since: ago(row.since_ms?),
-        heard: ago(i64::try_from(row.heartbeat_age_ms?).unwrap_or(i64::MAX)),
-        is_live: row.is_held(),
-        early: row.info.as_deref().map_or(0, declared_early),
-    })
+/// Returns when the term in a row ran out unreleased, if it did.
+fn ran_out(row: &Record) -> Option<Timestamp> {
+    row.holder.as_ref().filter(|_| row.state == State::Expired)?;
+    let heard = ago(i64::try_from(row.heartbeat_age_ms?).unwrap_or(i64::MAX));
+    Some(heard + lease(row))
+}
+
+fn ago(milliseconds: i64) -> Timestamp {
+    Timestamp(NOW.0.saturating_sub(milliseconds.saturating_mul(1_000_000)))
 }
 
 fn lease(row: &Record) -> Duration {
@@ -257,7 +234,7 @@ impl Line for Share {
         let counts_in = in_words(Duration::from_millis(counts_in.unwrap_or_default()));
         let member = match (member, reserved_for, state) {
             (Some(member), _, Some("leaving")) => format!("{member} (leaving)"),
-            (Some(member), _, Some(state @ ("joining" | "damped"))) => {
+            (Some(member), _, Some(state @ ("joining" | "waiting"))) => {
                 format!("{member} ({state}, counts in {counts_in})")
             }
             (Some(member), ..) => member.clone(),
@@ -371,28 +348,24 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_died_early_is_shown_as_damped_and_one_that_has_just_come_as_joining() {
-        let shards = |ids: &[&str]| {
-            let held =
-                |(at, id): (usize, &&str)| row(&format!("shard/{at}"), State::Held, Some(id));
-            ids.iter().enumerate().map(held).collect::<Vec<_>>()
+    fn a_member_that_has_just_come_is_shown_as_joining_and_beside_a_row_that_ran_out_as_waiting() {
+        let shards = || {
+            ["a", "a", "a"]
+                .iter()
+                .enumerate()
+                .map(|(at, id)| row(&format!("shard/{at}"), State::Held, Some(id)))
         };
-        let a = member("a", State::Held, 500, 1, "shards 3 plan 2 weight 3");
-        let again = member("e", State::Held, 4, 1, "shards 3 plan 2 weight 2 early 1");
-        let expected = ["a | 3 | 0-2", "e (damped, counts in 16s) | 2 | "];
-        assert_eq!(told(shards(&["a"; 3]), &[a.clone(), again.clone()]), expected);
-        let all = told(shards(&["a", "a", "e"]), &[a.clone(), again]);
-        assert_eq!(all, ["a | 3 | 0-1", "e | 2 | 2"], "it counts: it has a shard");
-        let new = member("new", State::Held, 1, 1, "shards 3 plan 2");
+        let a = member("a", State::Held, 500, 1, "shards 3 weight 3");
+        let again = member("e", State::Held, 4, 1, "shards 3 weight 2 ran-out");
+        let expected = ["a | 3 | 0-2", "e (waiting, counts in 16s) | 2 | "];
+        assert_eq!(told(shards().collect(), &[a.clone(), again]), expected);
+        let new = member("new", State::Held, 1, 1, "shards 3");
         let expected = ["a | 3 | 0-2", "new (joining, counts in 2.0s) | 1 | "];
-        assert_eq!(told(shards(&["a"; 3]), &[a.clone(), new.clone()]), expected);
+        assert_eq!(told(shards().collect(), &[a.clone(), new.clone()]), expected);
         // Under random ids the rows of the dead tell.
-        let dead = member("x1", State::Expired, 40, 35, "shards 3 plan 2");
-        let damped = told(shards(&["a"; 3]), &[a.clone(), dead, new.clone()]);
-        assert_eq!(damped, ["a | 3 | 0-2", "new (damped, counts in 19s) | 1 | "]);
-        let old = member("old", State::Held, 400, 1, "shards 3 plan 1");
-        let all = told(shards(&["a", "a", "old"]), &[a, old, new]);
-        assert_eq!(all[0], "a | 1 | 0-1", "beside a version that knows no weights");
+        let dead = member("x1", State::Expired, 40, 35, "shards 3");
+        let expected = ["a | 3 | 0-2", "new (waiting, counts in 19s) | 1 | "];
+        assert_eq!(told(shards().collect(), &[a, dead, new]), expected);
     }
 
     #[test]
@@ -422,18 +395,18 @@ mod tests {
         let free = || {
             vec![row("shard/0", State::Released, None), row("shard/1", State::Expired, Some("x"))]
         };
-        let dead = member("x", State::Expired, 40, 35, "shards 3 plan 2");
+        let dead = member("x", State::Expired, 40, 35, "shards 3");
         let expected = [
             "vacant: released, and taken by nobody since; no member is live | - | 0",
             "vacant: the lease of x ran out; no member is live | - | 1",
         ];
         assert_eq!(told(free(), &[dead]), expected);
-        let new = member("new", State::Held, 0, 0, "shards 3 plan 2");
+        let new = member("new", State::Held, 0, 0, "shards 3");
         let expected = [
             "vacant: nobody has had it; no live member counts yet | - | 2",
             "vacant: released, and taken by nobody since; no live member counts yet | - | 0",
             "vacant: the lease of x ran out; no live member counts yet | - | 1",
-            "new (joining, counts in 3.0s) | 1 | ",
+            "new (joining, counts in 1.0s) | 1 | ",
         ];
         assert_eq!(told(free(), &[new]), expected);
     }

@@ -1,4 +1,4 @@
-//! Decides when a join counts, by the rows of those that came before.
+//! Decides when a contender by rank counts, by the rows of those that came before.
 
 use std::time::Duration;
 
@@ -24,9 +24,9 @@ pub struct Life {
     pub early: u32,
 }
 
-/// The weight that a [`Life`] has in its group.
+/// The weight that a [`Life`] has among the contenders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Join {
+pub struct Standing {
     /// From when on the member counts.
     pub counts_from: Timestamp,
     /// True if it was last heard of less than a lease after that.
@@ -43,7 +43,7 @@ impl Life {
     }
 }
 
-impl Join {
+impl Standing {
     /// Returns how many lives of an id ended early in a row, if this was the last one.
     pub fn early_with(&self, life: &Life) -> u32 {
         if self.is_young { life.early.saturating_add(1) } else { 0 }
@@ -63,13 +63,13 @@ impl Join {
 ///   one waits for the first to prove itself. Those that come together count together, and those
 ///   that came with the first live member are on no trial.
 ///
-/// All members of a group that see the same agree.
-pub fn joins(lives: &[Life], usual: Duration, lease: Duration) -> Vec<Join> {
+/// All contenders that see the same agree.
+pub fn joins(lives: &[Life], usual: Duration, lease: Duration) -> Vec<Standing> {
     let first = lives.iter().filter(|life| life.is_live).map(|life| life.since).min();
     let is_founder = |life: &Life| first.is_some_and(|first| life.since <= first + usual);
     let mut order: Vec<usize> = (0..lives.len()).collect();
     order.sort_by_key(|at| lives[*at].since);
-    let mut joins = vec![Join { counts_from: Timestamp::EPOCH, is_young: false }; lives.len()];
+    let mut joins = vec![Standing { counts_from: Timestamp::EPOCH, is_young: false }; lives.len()];
     let (mut deaths, mut trials): (u32, Vec<Timestamp>) = (0, Vec::new());
     for at in order {
         let life = &lives[at];
@@ -78,7 +78,7 @@ pub fn joins(lives: &[Life], usual: Duration, lease: Duration) -> Vec<Join> {
         let strikes = life.early.saturating_add(deaths).saturating_add(waits_for);
         let counts_from = life.since + settling(strikes, usual, lease);
         let is_young = life.heard < counts_from + lease;
-        joins[at] = Join { counts_from, is_young };
+        joins[at] = Standing { counts_from, is_young };
         match (is_young, life.is_live) {
             (true, true) if !is_founder(life) => trials.push(counts_from),
             (true, false) => deaths = deaths.saturating_add(1),
@@ -100,7 +100,7 @@ pub fn declare_early(declaration: &str, early: u32) -> String {
 }
 
 /// Returns how many lives before it ended early, as a member declares in this text.
-pub fn declared_early(info: &str) -> u32 {
+fn declared_early(info: &str) -> u32 {
     let early = info.rsplit_once(DECLARED).map(|(_, early)| early);
     early.and_then(|early| early.parse().ok()).unwrap_or(0)
 }

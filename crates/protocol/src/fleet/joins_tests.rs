@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Join, Life, declare_early, joins};
+use super::{Life, Standing, declare_early, joins};
 use crate::{Nonce, Row, Timestamp, Writer};
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -88,6 +88,6 @@ fn a_row_tells_the_life_of_its_member_unless_it_left() {
     assert!(Life::of(&row, None, LEASE, at(16)).unwrap().is_live);
     let left = Row { heartbeat: Timestamp::EPOCH, writer: Writer::nobody(), ..row };
     assert_eq!(life(&left, None), None);
-    let young = Join { counts_from: at(4), is_young: true };
+    let young = Standing { counts_from: at(4), is_young: true };
     assert_eq!(young.early_with(&Life { early: u32::MAX, ..live(1, 1) }), u32::MAX);
 }

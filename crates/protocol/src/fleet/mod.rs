@@ -4,6 +4,7 @@
 //! each shard is an ordinary lock with a token of its own.
 
 mod count;
+mod counting;
 mod declaration;
 mod joins;
 mod plan;
@@ -11,9 +12,10 @@ mod share;
 mod turn;
 
 pub use count::{Count, CountNamed, CountStep, SHARDS_MAX};
-pub use declaration::{Declaration, agreed_costs};
-pub use joins::{Join, Life, declare_early, declared_early, joins};
-pub use plan::{Move, Plan, plan, plan_by_weight};
+pub use counting::{Join, counts_from, usual_settling};
+pub use declaration::Declaration;
+pub use joins::{Life, Standing, declare_early, joins};
+pub use plan::{Move, Plan, plan};
 pub use share::{Part, Participant, ShardState, Share, Step, View};
 pub use turn::{Contest, LastHolder, Ranked, Vacancy, grace, turn};
 

@@ -1,17 +1,12 @@
 //! Decides about one member's share, each time that it has polled all shards.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use super::plan::{Plan, plan_by_weight};
+use super::plan::{Plan, plan};
 use crate::{Moment, Named, Row, Timestamp, Timing};
 
-/// From one poll to the next while shards are being handed to this member: right after one arrived,
-/// and at most.
-const FAST_POLL_MIN: Duration = Duration::from_millis(25);
-const FAST_POLL_MAX: Duration = Duration::from_millis(100);
-/// For how long nothing may arrive before the polls slow down again.
-const FAST_POLLS_FOR: Duration = Duration::from_secs(5);
 /// Pauses after failures: at first, and at most.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(600);
@@ -27,52 +22,13 @@ pub struct View {
     pub members: Vec<Participant>,
     /// The shards, by their numbers.
     pub shards: Vec<ShardState>,
-    /// The costs of the shards that don't cost 1.
-    pub costs: BTreeMap<usize, u32>,
 }
 
 impl View {
-    /// Returns true if a member has each shard, and by the plan none would move.
-    pub fn is_settled(&self) -> bool {
-        let members: Vec<&str> = self.members.iter().map(|member| &*member.id).collect();
-        let is_held = |state: &ShardState| state.holder().is_some_and(|id| members.contains(&id));
-        self.shards.iter().all(is_held) && self.plan(&members).moves().is_empty()
-    }
-
-    /// Returns the members that count, by one of this lease: those that are settled, that have a shard,
-    /// or that came before all that is held.
-    pub fn counting(&self, lease: Duration) -> Vec<&str> {
-        let settling = Timing::from_lease(lease).poll_interval;
-        let joined: BTreeMap<&str, Timestamp> =
-            self.members.iter().map(|member| (&*member.id, member.since)).collect();
-        let held = self.shards.iter().filter_map(|state| match state {
-            ShardState::Held { by: Some(by), since, until } => {
-                // Not what a former life of the id left: it was heard of since this one joined.
-                let joined = *joined.get(&**by)?;
-                (*since >= joined || *until > joined + lease).then_some((&**by, *since))
-            }
-            _ => None,
-        });
-        let (holders, terms): (BTreeSet<&str>, Vec<Timestamp>) = held.unzip();
-        let oldest_term = terms.into_iter().min();
-        let oldest = self.members.iter().map(|member| member.since).min();
-        let is_begun = oldest.is_some_and(|oldest| self.read_at.since(oldest) >= settling);
-        let counts = |member: &&Participant| {
-            let is_settled = self.read_at >= member.counts_from;
-            let is_founder = is_begun && oldest_term.is_none_or(|oldest| member.since < oldest);
-            holders.contains(&*member.id) || is_settled || is_founder
-        };
-        self.members.iter().filter(counts).map(|member| &*member.id).collect()
-    }
-
-    /// Returns the plan of these members, by their weights.
-    fn plan<'v>(&'v self, members: &[&'v str]) -> Plan<'v> {
-        let weights: BTreeMap<&str, u32> =
-            self.members.iter().map(|member| (&*member.id, member.weight)).collect();
-        let weight = |id: &&'v str| (*id, weights.get(*id).copied().unwrap_or(1));
-        let members: Vec<(&str, u32)> = members.iter().map(weight).collect();
-        let owners: Vec<Option<&str>> = self.shards.iter().map(ShardState::owner).collect();
-        plan_by_weight(&members, &owners, &self.costs)
+    /// Returns the members that count, with their weights.
+    pub fn counting(&self) -> Vec<(&str, u32)> {
+        let counts = |member: &&Participant| member.counts_from <= self.read_at;
+        self.members.iter().filter(counts).map(|member| (&*member.id, member.weight)).collect()
     }
 }
 
@@ -81,13 +37,11 @@ impl View {
 pub struct Participant {
     /// Its id.
     pub id: String,
-    /// The token of its term.
-    pub since: Timestamp,
     /// Until when it is live if it says nothing more.
     pub until: Timestamp,
-    /// From when on it counts, if it has no shard before: see [`joins`](super::joins()).
+    /// From when on it counts: see [`counts_from`](super::counts_from()).
     pub counts_from: Timestamp,
-    /// Its weight: 1 where nobody plans by weight.
+    /// Its weight.
     pub weight: u32,
 }
 
@@ -132,27 +86,20 @@ pub struct Step {
     pub take: Vec<usize>,
     /// The shards to give up, and to whom: once their tasks have ended.
     pub hand_over: Vec<(usize, String)>,
-    /// True if there are more to give up after these.
-    pub is_more: bool,
+    /// True if every live member counts, each shard is held, and by the plan none will move.
+    pub is_settled: bool,
     /// When to poll again, counted from now.
     pub poll_again: Duration,
-    /// The shards for whose sake it is to be so soon, since others are handing them over: between
-    /// two polls of all, it is enough to poll these.
-    pub awaited: Vec<usize>,
 }
 
 /// One member's share of the shards: what it remembers from one poll to the next.
 ///
-/// - **Stabilisation.** A member counts once it has a shard, or has been there for as long as
-///   [`joins`](super::joins()) says: three polls as a rule. A leave counts at once. Members that came
-///   before all that is held disturb nobody. They count once the first of them has been there for a
-///   poll.
-/// - **Little at a time.** At most a tenth of this member's shards are handed over at a time, but at
-///   least one.
+/// - **Stabilisation.** A join counts later, as [`counts_from`](super::counts_from()) says. A leave
+///   counts at once. A member that doesn't count hands nothing over.
 /// - **Progress.** A vacant shard that its planned owner has left alone for two polls goes to the
-///   member that would have it without that owner, and so on. The owner is handed nothing until it
-///   is heard of again. After two leases anyone takes it. The taker doesn't hand that shard back
-///   before a pause, which grows each time.
+///   member that would have it without that owner, and so on. The owner is absent: it is handed
+///   nothing until it is heard of again. After two leases anyone takes the shard. The taker doesn't
+///   hand it back before a pause, which grows each time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Share {
     id: String,
@@ -163,17 +110,17 @@ pub struct Share {
     unheld: BTreeMap<usize, Unheld>,
     /// The members that left a shard of theirs alone, and until when they were live by their rows
     /// then.
-    doubted: BTreeMap<String, Timestamp>,
+    absent: BTreeMap<String, Timestamp>,
     /// The shards that this member's own tasks failed in.
     own: BTreeMap<usize, Pause>,
     /// The shards that this member tried to take when Spanner did not answer.
     unanswered: BTreeMap<usize, Pause>,
     /// The shards that another didn't take.
-    declined: BTreeMap<(usize, String), Pause>,
-    /// How many shards others have to hand over, and when one arrived last.
-    awaited: Option<(usize, Moment)>,
+    left_alone: BTreeMap<(usize, String), Pause>,
     /// Since when this member has not been one.
     away_since: Option<Moment>,
+    /// The last plan of all members that count.
+    pub(super) last_plan: LastPlan,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -200,12 +147,12 @@ impl Share {
             poll,
             settling: Timing::from_lease(lease).poll_interval,
             unheld: BTreeMap::new(),
-            doubted: BTreeMap::new(),
+            absent: BTreeMap::new(),
             own: BTreeMap::new(),
             unanswered: BTreeMap::new(),
-            declined: BTreeMap::new(),
-            awaited: None,
+            left_alone: BTreeMap::new(),
             away_since: None,
+            last_plan: LastPlan::default(),
         }
     }
 
@@ -223,40 +170,38 @@ impl Share {
         let mut step = Step {
             take: Vec::new(),
             hand_over: Vec::new(),
-            is_more: false,
+            is_settled: false,
             poll_again: self.next_change(now, view),
-            awaited: Vec::new(),
         };
         if self.is_briefly_away(now, is_member) {
             return step;
         }
-        // Those who don't take what they are handed are in doubt: they take, but are handed nothing.
-        let members = self.counting(view, is_member);
-        let by_all = view.plan(&members);
-        self.doubt(now, view, &members, &by_all);
-        let by_others = view.plan(&self.undoubted(&members));
+        let mut members = view.counting();
+        members.retain(|(id, _)| is_member || *id != self.id);
+        let owners: Vec<Option<&str>> = view.shards.iter().map(ShardState::owner).collect();
+        let by_all = self.last_plan.of(&members, &owners);
+        // Those who don't take what they are handed are absent: they take, but are handed nothing.
+        let mut by_present = self.without_the_absent(&members, &owners, &by_all);
+        if self.notes_absent(now, view, [&by_all, &by_present]) {
+            by_present = self.without_the_absent(&members, &owners, &by_all);
+        }
         if is_member {
-            step.take = self.takes(now, view, parts, [&by_all, &by_others]);
+            step.take = self.takes(now, view, parts, [&by_all, &by_present]);
         }
-        let most = self.at_a_time(view, parts);
-        step.hand_over = self.surplus(now, view, parts, &by_others);
-        step.is_more = step.hand_over.len() > most;
-        step.hand_over.truncate(most);
-        let awaited = self.awaited(view, &by_all);
-        if let Some(fast_poll) = self.fast_poll(now, awaited.len()) {
-            step.poll_again = step.poll_again.min(fast_poll);
-            step.awaited = awaited;
+        let counts = members.iter().any(|(id, _)| *id == self.id);
+        if counts || !is_member {
+            step.hand_over = self.surplus(now, view, parts, &by_present);
         }
+        let is_held = |state: &ShardState| state.holder().is_some();
+        step.is_settled = counts
+            && members.len() == view.members.len()
+            && by_all.moves().is_empty()
+            && view.shards.iter().all(is_held);
         step
     }
 
-    /// Returns after what time a join counts where nothing is amiss: three of the lease's default polls.
-    pub fn usual_settling(lease: Duration) -> Duration {
-        Timing::from_lease(lease).poll_interval * 3
-    }
-
-    /// Returns for how long a shard is promised to the member that it is handed over to: two polls. It
-    /// expects the shard, and polls it many times meanwhile.
+    /// Returns for how long a shard is promised to the member that it is handed over to: two polls.
+    /// It polls meanwhile.
     pub fn promise(&self) -> Duration {
         self.poll.max(self.settling) * 2
     }
@@ -302,39 +247,53 @@ impl Share {
         let is_silent = |id: &str, until: Timestamp| {
             view.members.iter().any(|member| member.id == id && member.until == until)
         };
-        self.doubted.retain(|id, until| is_silent(id, *until));
-        self.declined.retain(|(shard, member), pause| {
+        self.absent.retain(|id, until| is_silent(id, *until));
+        self.left_alone.retain(|(shard, member), pause| {
             let holds = |state: &ShardState| state.holder() == Some(member);
             !view.shards.get(*shard).is_some_and(holds) && now < pause.until + PAUSE_LONGEST
         });
     }
 
-    /// Notes who leaves a vacant shard of its own alone for as long as a promise lasts.
-    fn doubt(&mut self, now: Moment, view: &View, members: &[&str], by_all: &Plan) {
-        let by_others = view.plan(&self.undoubted(members));
+    /// Notes who leaves a vacant shard of its own alone for as long as a promise lasts; true if there is
+    /// somebody.
+    fn notes_absent(&mut self, now: Moment, view: &View, plans: [&Plan; 2]) -> bool {
+        let before = self.absent.len();
         let vacant =
             (0..view.shards.len()).filter(|shard| view.shards[*shard] == ShardState::Vacant);
         for shard in vacant {
-            let owner = self.responsible(shard, [by_all, &by_others]);
-            let Some(other) = owner.filter(|id| *id != self.id) else { continue };
+            let Some(owner) = self.responsible(shard, plans).filter(|id| *id != self.id) else {
+                continue;
+            };
             let promise = self.promise();
             let Some(unheld) = self.unheld.get_mut(&shard) else { continue };
             if now.since(unheld.left_since) >= promise {
                 unheld.left_since = now;
-                let silent = view.members.iter().find(|member| member.id == other);
-                self.doubted.extend(silent.map(|member| (member.id.clone(), member.until)));
+                let absent = view.members.iter().find(|member| member.id == owner);
+                self.absent.extend(absent.map(|member| (member.id.clone(), member.until)));
             }
         }
+        self.absent.len() > before
     }
 
-    fn undoubted<'v>(&self, members: &[&'v str]) -> Vec<&'v str> {
-        members.iter().copied().filter(|id| !self.doubted.contains_key(*id)).collect()
+    /// Returns the plan of those that aren't absent.
+    fn without_the_absent<'v>(
+        &self,
+        members: &[(&'v str, u32)],
+        owners: &[Option<&'v str>],
+        by_all: &Plan<'v>,
+    ) -> Plan<'v> {
+        if self.absent.is_empty() {
+            return by_all.clone();
+        }
+        let is_present = |(id, _): &(&str, u32)| !self.absent.contains_key(*id);
+        let present: Vec<(&str, u32)> = members.iter().copied().filter(is_present).collect();
+        plan(&present, owners)
     }
 
     /// Returns the member that is to take the shard.
     fn responsible<'v>(&self, shard: usize, plans: [&Plan<'v>; 2]) -> Option<&'v str> {
-        let [by_all, by_others] = plans.map(|plan| plan.owner(shard));
-        by_all.filter(|owner| !self.doubted.contains_key(*owner)).or(by_others)
+        let [by_all, by_present] = plans.map(|plan| plan.owner(shard));
+        by_all.filter(|owner| !self.absent.contains_key(*owner)).or(by_present)
     }
 
     /// A member that has lost its term for less than a lease may be back in time: nothing moves.
@@ -346,13 +305,6 @@ impl Share {
         now.since(*self.away_since.get_or_insert(now)) < self.lease
     }
 
-    /// Returns the members that are reckoned with.
-    fn counting<'v>(&self, view: &'v View, is_member: bool) -> Vec<&'v str> {
-        let mut members = view.counting(self.lease);
-        members.retain(|id| is_member || *id != self.id);
-        members
-    }
-
     fn takes(
         &mut self,
         now: Moment,
@@ -360,7 +312,7 @@ impl Share {
         parts: &BTreeMap<usize, Part>,
         plans: [&Plan; 2],
     ) -> Vec<usize> {
-        let is_resting = |shard: &usize| {
+        let is_paused = |shard: &usize| {
             let pauses = [self.own.get(shard), self.unanswered.get(shard)];
             pauses.into_iter().flatten().any(|pause| now < pause.until)
         };
@@ -375,19 +327,20 @@ impl Share {
             }
         };
         let taken = (0..view.shards.len()).filter(is_mine);
-        let taken = taken.filter(|shard| !parts.contains_key(shard) && !is_resting(shard));
+        let taken = taken.filter(|shard| !parts.contains_key(shard) && !is_paused(shard));
         let taken: Vec<usize> = taken.collect();
         for shard in &taken {
             if let Some(other) = plans[0].owner(*shard).filter(|owner| **owner != *self.id) {
                 let key = (*shard, other.to_string());
-                let pause = Pause::after(self.declined.get(&key), self.lease, PAUSE_LONGEST, now);
-                self.declined.insert(key, pause);
+                let last = self.left_alone.get(&key);
+                let pause = Pause::after(last, self.lease, PAUSE_LONGEST, now);
+                self.left_alone.insert(key, pause);
             }
         }
         taken
     }
 
-    /// Returns the shards to hand over, sooner or later.
+    /// Returns the shards to hand over.
     fn surplus(
         &self,
         now: Moment,
@@ -400,55 +353,26 @@ impl Share {
                 && view.shards[moved.shard].holder() == Some(&*self.id)
                 && moved.to != self.id;
             let key = (moved.shard, moved.to.to_string());
-            let was_declined = self.declined.get(&key).is_some_and(|pause| now < pause.until);
-            (is_here && !was_declined).then_some(key)
+            let was_left = self.left_alone.get(&key).is_some_and(|pause| now < pause.until);
+            (is_here && !was_left).then_some(key)
         });
         handed.collect()
-    }
-
-    /// Returns how many more shards this member may hand over now.
-    ///
-    /// One that it holds no more counts no more: its task may be one that nobody can stop.
-    fn at_a_time(&self, view: &View, parts: &BTreeMap<usize, Part>) -> usize {
-        let is_held =
-            |shard: usize| view.shards.get(shard).and_then(ShardState::holder) == Some(&*self.id);
-        let are = |part: Part| {
-            parts.iter().filter(|(shard, other)| **other == part && is_held(**shard)).count()
-        };
-        let (working, leaving) = (are(Part::Working), are(Part::Leaving));
-        ((working + leaving) / 10).max(1).saturating_sub(leaving)
-    }
-
-    /// Returns the shards that others have to hand to this member.
-    fn awaited(&self, view: &View, plan: &Plan) -> Vec<usize> {
-        let others =
-            |shard: usize| view.shards[shard].holder().is_some_and(|holder| holder != self.id);
-        let moves = plan.moves().iter().filter(|moved| moved.to == self.id);
-        moves.map(|moved| moved.shard).filter(|shard| others(*shard)).collect()
-    }
-
-    /// Returns how soon to poll while so many are awaited: it polls slower the longer none arrives.
-    fn fast_poll(&mut self, now: Moment, count: usize) -> Option<Duration> {
-        self.awaited = match self.awaited {
-            _ if count == 0 => None,
-            Some((before, since)) if count >= before => Some((count, since)),
-            _ => Some((count, now)),
-        };
-        let waited = now.since(self.awaited?.1);
-        (waited < FAST_POLLS_FOR).then(|| (waited / 4).clamp(FAST_POLL_MIN, FAST_POLL_MAX))
     }
 
     /// Returns how long it is until something that the view shows changes by itself, or to the next
     /// poll.
     fn next_change(&self, now: Moment, view: &View) -> Duration {
-        let joins = view.members.iter().map(|member| member.counts_from);
-        let begins = view.members.iter().map(|member| member.since + self.settling);
+        // What others hand to this one once it counts is there a little later.
+        let joins = view.members.iter().map(|member| match member.id == self.id {
+            true => member.counts_from + self.poll / 4,
+            false => member.counts_from,
+        });
         let leaves = view.members.iter().map(|member| member.until);
         let ends = view.shards.iter().filter_map(|state| match state {
             ShardState::Held { until, .. } | ShardState::Promised { until, .. } => Some(*until),
             ShardState::Vacant => None,
         });
-        let changes = joins.chain(begins).chain(leaves).chain(ends).filter(|at| *at > view.read_at);
+        let changes = joins.chain(leaves).chain(ends).filter(|at| *at > view.read_at);
         let changes = changes.map(|at| at.since(view.read_at));
         let overdue = self.unheld.values().map(|unheld| unheld.left_since + self.promise());
         let overdue = overdue.filter(|at| *at > now).map(|at| at.since(now));
@@ -494,4 +418,56 @@ impl Pause {
         let length = last.map_or(first, |last| (last.length * 2).min(longest.max(first)));
         Pause { until: now + length, length }
     }
+}
+
+/// The last plan and what it was made of, so that a poll that shows the same makes none.
+///
+/// It changes no decision, so that it counts for nothing when two shares are compared.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastPlan {
+    members: Vec<(String, u32)>,
+    owners: Vec<Option<String>>,
+    /// The members in the order of the shards that they are to have, as places in `members`.
+    planned: Vec<Option<usize>>,
+    /// How many plans were made.
+    pub(super) made: usize,
+}
+
+impl LastPlan {
+    /// Returns the plan of these members and owners.
+    fn of<'v>(&mut self, members: &[(&'v str, u32)], owners: &[Option<&'v str>]) -> Plan<'v> {
+        if self.is_of(members, owners) {
+            let owner = |at: &Option<usize>| at.and_then(|at| Some(members.get(at)?.0));
+            return Plan::of(members, owners, self.planned.iter().map(owner).collect());
+        }
+        let made = plan(members, owners);
+        let place_of: BTreeMap<&str, usize> =
+            members.iter().enumerate().map(|(at, (id, _))| (*id, at)).collect();
+        let place = |owner: &Option<&str>| owner.and_then(|id| place_of.get(id).copied());
+        *self = LastPlan {
+            members: members.iter().map(|(id, weight)| (id.to_string(), *weight)).collect(),
+            owners: owners.iter().map(|owner| owner.map(str::to_string)).collect(),
+            planned: made.owners().iter().map(place).collect(),
+            made: self.made + 1,
+        };
+        made
+    }
+
+    fn is_of(&self, members: &[(&str, u32)], owners: &[Option<&str>]) -> bool {
+        let owns = self.owners.iter().map(Option::as_deref);
+        let is_of = self.members.iter().map(|(id, weight)| (&**id, *weight));
+        is_of.eq(members.iter().copied()) && owns.eq(owners.iter().copied())
+    }
+}
+
+impl PartialEq for LastPlan {
+    fn eq(&self, _: &LastPlan) -> bool {
+        true
+    }
+}
+
+impl Eq for LastPlan {}
+
+impl Hash for LastPlan {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }

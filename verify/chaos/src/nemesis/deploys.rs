@@ -15,9 +15,9 @@ pub const FIFTH: &str = "w5";
 /// Between the end of a process and its next one.
 const DOWN: Duration = Duration::from_secs(1);
 /// For so long one dies again and again.
-const LOOP: Duration = Duration::from_secs(60);
+pub const LOOP: Duration = Duration::from_secs(60);
 /// So long after its first shard it dies.
-const LIFE: Duration = Duration::from_secs(2);
+pub const LIFE: Duration = Duration::from_secs(2);
 
 impl Nemesis<'_> {
     pub(super) async fn deploy(&mut self) -> Result<(), Failure> {
@@ -115,8 +115,8 @@ impl Nemesis<'_> {
             self.inject_faults(lease).await?;
             self.repair_all().await?;
         }
-        // Beside faults members die early, so that those that join count up to ten leases later.
-        let most = lease * if self.is_bare { 3 } else { 13 } + Duration::from_secs(20);
+        // The row of one that died runs out a lease later, and those that join count two leases later.
+        let most = lease * if self.is_bare { 3 } else { 5 } + Duration::from_secs(20);
         let (begin, mut since) = (Instant::now(), None);
         while begin.elapsed() < most {
             since = self.is_even().then(|| since.unwrap_or((Instant::now(), now())));

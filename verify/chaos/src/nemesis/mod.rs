@@ -4,7 +4,7 @@
 mod deploys;
 mod phases;
 
-pub use deploys::FIFTH;
+pub use deploys::{FIFTH, LIFE, LOOP};
 
 use std::net::SocketAddr;
 use std::path::Path;

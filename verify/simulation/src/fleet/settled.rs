@@ -140,8 +140,8 @@ async fn join_and_leave(
     let owners = world.checks().owners().clone();
     let owners: Vec<Option<&str>> =
         owners.values().map(|life| lives.get(life).map(String::as_str)).collect();
-    let mut members: Vec<&str> = lives.values().map(String::as_str).collect();
-    members.push(&newcomer.id);
+    let mut members: Vec<(&str, u32)> = lives.values().map(|id| (&**id, 1)).collect();
+    members.push((&newcomer.id, 1));
     let due = plan(&members, &owners).moves().len();
     let mut all = slots.to_vec();
     all.push(Arc::clone(newcomer));
@@ -205,14 +205,14 @@ async fn crash_loop(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], newcomer: &Arc
     world.saw(CoverageGoal::DiedAgainAndAgain);
     all_at_work(world).await?;
     even(world, slots).await?;
-    // Its next life counts two leases after it joins, at the earliest.
+    // Its next life counts two leases after it joins.
     let living = invite(newcomer).await;
-    nothing_moves(world, "by a member whose lives ended early", 0, async {
+    nothing_moves(world, "by a member whose last term ran out", 0, async {
         sleep(world.plan.lease.mul_f64(1.9)).await;
         Ok(())
     })
     .await?;
-    world.saw(CoverageGoal::DampedJoin);
+    world.saw(CoverageGoal::JoinWaited);
     newcomer.leave(Duration::ZERO);
     let _ = living.await;
     even(world, slots).await
