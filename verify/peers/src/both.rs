@@ -48,10 +48,10 @@ pub async fn measure(
         let prefix = format!("{PREFIX}-{round}");
         // Each begins every other round, so that each is the holder that the other sees.
         let (first, second) = if round % 2 == 0 { (ours, other) } else { (other, ours) };
-        let a = Participant::start(first, &server, "a", &prefix, locks, lease)?;
+        let a = Participant::start(first, &server.address, "a", &prefix, locks, lease)?;
         a.ready().await?;
         let held = server.held_by(&prefix, "a", locks, lease * 6).await?;
-        let b = Participant::start(second, &server, "b", &prefix, locks, lease)?;
+        let b = Participant::start(second, &server.address, "b", &prefix, locks, lease)?;
         b.ready().await?;
         let stolen = watch(&server, &prefix, lease * ROUND_LEASES).await?;
         let end = crate::now();

@@ -11,7 +11,9 @@
 mod both;
 mod many;
 mod moving;
+mod outlive;
 mod participant;
+mod proxy;
 mod report;
 mod server;
 mod single;
@@ -29,6 +31,7 @@ use server::Server;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const OURS: &str = "ours";
+const CLIENT_GO: &str = "client-go's rules";
 const GO: &str = "go-v2";
 const RUST: &str = "spindle_rs";
 
@@ -52,6 +55,13 @@ enum Task {
         lease_ms: NonZeroU32,
         #[arg(long, default_value = "5")]
         locks: NonZeroUsize,
+    },
+    /// Measure what a holder outlives, of this library, client-go's rules and Go v2.
+    Outlive {
+        #[arg(long, default_value = "8")]
+        phases: NonZeroUsize,
+        #[arg(long, default_value = "10000")]
+        lease_ms: NonZeroU32,
     },
     /// Measure one set of locks for two libraries.
     Both {
@@ -115,6 +125,13 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         peers.into_iter().filter(|peer| peer.program.exists() && wanted(peer)).collect();
     match arguments.task {
         Task::Compare(options) => compare(&server, &ours, &peers, &options).await?,
+        Task::Outlive { phases, lease_ms } => {
+            let mut libraries = vec![ours, library(CLIENT_GO, "contend-client-go")];
+            // The other peer has no rules of its own here.
+            libraries.extend(peers.into_iter().filter(|peer| peer.name == GO));
+            let lease = millis(lease_ms);
+            print!("{}", outlive::measure(&server, &libraries, lease, phases.get()).await?);
+        }
         Task::Both { rounds, lease_ms, locks, spinners } => {
             for peer in &peers {
                 let size = (locks.get(), millis(lease_ms));

@@ -46,7 +46,7 @@ pub async fn measure(
     let prefix = format!("many-{}-{locks}", library.name);
     let mut figures = Figures { locks, lease, ..Figures::default() };
     let started = Instant::now();
-    let mut holder = Participant::start(library, server, "a", &prefix, locks, lease)?;
+    let mut holder = Participant::start(library, &server.address, "a", &prefix, locks, lease)?;
     holder.ready().await?;
     while started.elapsed() < lease * LIMIT_LEASES && figures.all_held.is_none() {
         figures.held.0 = holder.held().await?;
@@ -81,7 +81,7 @@ async fn take_over(
     figures: &mut Figures,
 ) -> Result<(), Failure> {
     let (lease, locks) = (figures.lease, figures.locks);
-    let mut contender = Participant::start(library, server, "b", prefix, locks, lease)?;
+    let mut contender = Participant::start(library, &server.address, "b", prefix, locks, lease)?;
     contender.ready().await?;
     sleep(lease * 2).await;
     let counted = lease * COUNTED_LEASES;

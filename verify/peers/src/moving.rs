@@ -253,7 +253,7 @@ impl Move<'_> {
     }
 
     fn one(&self, library: &Library, prefix: &str, id: &str) -> Result<Participant, Failure> {
-        Participant::start(library, &self.server, id, prefix, self.locks, self.lease)
+        Participant::start(library, &self.server.address, id, prefix, self.locks, self.lease)
     }
 
     /// Waits until each lock is in the hands of one of the two.

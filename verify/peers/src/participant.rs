@@ -11,7 +11,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{Instant, sleep};
 
 use crate::Failure;
-use crate::server::{DATABASE, Server};
+use crate::server::DATABASE;
 
 /// Far more than anything takes that a participant is asked, on a busy machine.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -52,7 +52,7 @@ pub struct Answer {
 impl Participant {
     pub fn start(
         library: &Library,
-        server: &Server,
+        server: &str,
         id: &str,
         prefix: &str,
         count: usize,
@@ -60,7 +60,7 @@ impl Participant {
     ) -> Result<Participant, Failure> {
         let mut child = Command::new(&library.program)
             .args([id, prefix, &count.to_string(), &lease.as_millis().to_string()])
-            .env("SPANNER_EMULATOR_HOST", &server.address)
+            .env("SPANNER_EMULATOR_HOST", server)
             .env("DATABASE", DATABASE)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

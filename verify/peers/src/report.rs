@@ -178,7 +178,7 @@ fn load_of_many(most: &many::Figures, load: &(String, String)) -> String {
     text
 }
 
-fn row(name: &str, cells: impl Iterator<Item = String>) -> String {
+pub fn row(name: &str, cells: impl Iterator<Item = String>) -> String {
     let mut line = format!("| {name} |");
     for cell in cells {
         let _ = write!(line, " {cell} |");

@@ -90,7 +90,7 @@ impl Pairs<'_> {
         for round in 0..self.rounds {
             let prefix = self.prefix(round);
             let participant =
-                Participant::start(self.library, self.server, id, &prefix, 1, self.lease)?;
+                Participant::start(self.library, &self.server.address, id, &prefix, 1, self.lease)?;
             started.push(participant);
             // Spread, so that the rounds are not all of one phase.
             sleep(self.lease / 2 / self.rounds as u32).await;
@@ -114,7 +114,8 @@ impl Pairs<'_> {
     }
 
     async fn held_by(&self, id: &str) -> Result<(), Failure> {
-        let held = self.server.held_by(self.library.name, id, self.rounds, self.time_limit()).await?;
+        let held =
+            self.server.held_by(self.library.name, id, self.rounds, self.time_limit()).await?;
         if held == self.rounds {
             return Ok(());
         }
