@@ -48,9 +48,10 @@ const SHOWN_BY: [(&str, &str); 26] = [
     ("WriteGuard", "pub struct RwLock"),
 ];
 /// Types that a user only reads, by their fields, or never names.
-const NEED_NONE: [&str; 13] = [
+const NEED_NONE: [&str; 14] = [
     "Cause",
     "Clock",
+    "Contact",
     "Failing",
     "HistoryEnd",
     "Holding",
