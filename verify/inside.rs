@@ -16,11 +16,12 @@ use spindle_protocol::{
     Act, Answer, Change, Column, StoredRow, Succession, Timestamp, Timing, Write,
 };
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{
-    self, CommitOutcome, Leftovers, Need, OptionalColumns, Snapshot, Ticks, Verdict, judge,
+    self, Channels, CommitOutcome, Leftovers, Need, OptionalColumns, Snapshot, TakeOver, Ticks,
+    Verdict, judge,
 };
 use crate::error::Error;
 pub use crate::operate::{Past, Version};
@@ -81,6 +82,9 @@ pub trait Store: Send + Sync + 'static {
         &self,
         locks: &[(Arc<str>, Timestamp)],
     ) -> impl Future<Output = Result<Vec<StoredRow>, Failure>> + Send;
+
+    /// Makes a connection anew, with its session.
+    fn connect(&self) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
 /// Returns the keys and columns by which these changes are judged.
@@ -106,7 +110,7 @@ pub enum Failure {
 
 /// Returns a lock table for everything that needs no fenced write and no history.
 pub fn table(store: impl Store) -> LockTable {
-    LockTable::on(Arc::new(Simulated(store)))
+    LockTable::on(Arc::new(Simulated(Arc::new(store))))
 }
 
 /// Returns the same table so many times, each with a batcher of its own: one for a process, and one for
@@ -128,7 +132,7 @@ pub fn draw_from(seed: u64) {
     random::draw_from(seed);
 }
 
-struct Simulated<S>(S);
+struct Simulated<S>(Arc<S>);
 
 impl<S: Store> Simulated<S> {
     async fn carry_out(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
@@ -209,6 +213,29 @@ impl<S: Store> batch::Store for Simulated<S> {
         async move {
             let rows = within(limit, self.0.leftovers(&locks)).await?;
             Ok(judge::sort_leftovers(&locks, &rows, false))
+        }
+        .boxed()
+    }
+
+    fn channels(&self) -> Channels {
+        Channels::One
+    }
+
+    fn heard_at(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Requests fare each by itself there. So a fresh flow goes where the old one went, once the server
+    /// was reached.
+    fn open_flow(&self, limit: Duration) -> BoxFuture<'static, Result<TakeOver, Error>> {
+        let store = Arc::clone(&self.0);
+        async move {
+            let connected = within(limit, store.connect()).await;
+            if connected.is_err() {
+                // Attempts in vain are one a second (I8).
+                sleep(Duration::from_secs(1)).await;
+            }
+            connected.map(|()| Box::new(|_| {}) as TakeOver)
         }
         .boxed()
     }

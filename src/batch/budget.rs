@@ -82,13 +82,13 @@ struct Bucket {
 }
 
 impl Budget {
-    /// In any 10 s at most 14 reads and 8 transactions, which are two requests each; and 11
+    /// In any 10 s at most 14 reads and 8 transactions, which are two requests each; and 12
     /// attempts to connect.
     pub(crate) fn new() -> Budget {
         let now = Instant::now();
         let reads = Bucket::new(4, Duration::from_secs(1), 1, now);
         let transactions = Bucket::new(3, Duration::from_secs(2), 1, now);
-        let connects = Bucket::new(1, Duration::from_secs(1), 1, now);
+        let connects = Bucket::new(2, Duration::from_secs(1), 1, now);
         let paid = VecDeque::new();
         let buckets = Mutex::new(Buckets { paid, reads, transactions, connects });
         Budget { buckets, refunded: Notify::new() }

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use rand::RngExt as _;
@@ -15,13 +15,14 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::budget::Budget;
+use super::flow::{Flow, Pending, Step};
 use super::op::{Class, Op};
 use super::queues::Queues;
 use super::request::{Reply, Response, panicked, send};
-use super::store::{CommitOutcome, Store};
+use super::store::{CommitOutcome, Store, TakeOver};
 use super::together::Batch;
 use super::waiting::GATHERING_MAX;
-use crate::error::panic_message;
+use crate::error::{Error, Outcome, Result, panic_message};
 
 /// The number of parts in which a batch is sent again that failed, or whose answer is slow. Two rounds
 /// find one row among a thousand, well within the lease, at the price of three failures.
@@ -50,6 +51,9 @@ pub(crate) struct Dispatcher {
     queues: Queues,
     in_flight: BTreeMap<u64, InFlight>,
     responses: FuturesUnordered<BoxFuture<'static, (u64, Response)>>,
+    flow: Flow,
+    /// The fresh flow that is begun.
+    opening: Option<BoxFuture<'static, Result<TakeOver>>>,
     sent: u64,
     /// How long the last transactions took that were answered.
     took: VecDeque<Duration>,
@@ -63,6 +67,10 @@ struct InFlight {
     /// True if another request was on its way at the same time.
     was_beside_others: bool,
     parts: Parts,
+    /// The number of its flow.
+    flow: u64,
+    /// True once its flow was given up: its acts go once more, or were answered.
+    is_given_up: bool,
 }
 
 /// The acts of a slow request, which go in parts besides.
@@ -82,7 +90,10 @@ impl Dispatcher {
         budget: Arc<Budget>,
         random: SmallRng,
     ) -> Dispatcher {
+        let flow = Flow::new(store.channels(), Instant::now());
         Dispatcher {
+            flow,
+            opening: None,
             store,
             inbox,
             queues: Queues::new(Arc::clone(&budget), Instant::now()),
@@ -103,7 +114,11 @@ impl Dispatcher {
             let mut refunded = std::pin::pin!(budget.refunded());
             refunded.as_mut().enable();
             self.take_in();
-            self.part_late(now);
+            self.mind_flow(now);
+            // On a flow that is suspect no row holds them up.
+            if !self.flow.is_opening() {
+                self.part_late(now);
+            }
             while let Some(batch) = self.queues.next_batch(now) {
                 self.send(batch, now);
             }
@@ -112,6 +127,7 @@ impl Dispatcher {
                 biased;
                 // First, since they are few, and acts may come without end.
                 Some((request, back)) = self.responses.next() => self.arrived(request, back),
+                Some(opened) = OptionFuture::from(self.opening.as_mut()) => self.opened(opened),
                 op = self.inbox.recv() => match op {
                     Some(op) => {
                         self.queues.add(op);
@@ -170,18 +186,20 @@ impl Dispatcher {
         }));
         let was_beside_others = !self.in_flight.is_empty();
         self.in_flight.values_mut().for_each(|other| other.was_beside_others = true);
-        let in_flight = InFlight { batch, sent: now, was_beside_others, parts };
+        let (flow, is_given_up) = (self.flow.number(), false);
+        let in_flight = InFlight { batch, sent: now, was_beside_others, parts, flow, is_given_up };
         self.in_flight.insert(request, in_flight);
     }
 
     fn arrived(&mut self, request: u64, back: Response) {
         let Some(request) = self.in_flight.remove(&request) else { return };
-        let (batch, was_parted) = (&request.batch, request.was_parted());
+        let (batch, is_elsewhere) = (&request.batch, request.is_elsewhere());
+        self.heard(&request, back.reply);
         if batch.class != Class::Polls && back.reply != Reply::Silence {
             self.took.truncate(ANSWERS - 1);
             self.took.push_front(request.sent.elapsed());
         }
-        if !was_parted {
+        if !is_elsewhere {
             self.queues.arrived(batch, request.sent, back.reply);
             if self.repeats_whole(&request, back.commit) {
                 return;
@@ -191,8 +209,8 @@ impl Dispatcher {
         for (op, outcome) in batch.ops.iter().zip(back.outcomes) {
             match outcome {
                 // Its acts are under way again: they are answered by what becomes of those.
-                Some(outcome) if was_parted && outcome.error.is_some() => {}
-                None if was_parted => {}
+                Some(outcome) if is_elsewhere && outcome.error.is_some() => {}
+                None if is_elsewhere => {}
                 Some(outcome) => op.answer(outcome),
                 None => {
                     op.returns();
@@ -205,6 +223,56 @@ impl Dispatcher {
         if batch.class != Class::Heartbeats || back.reply != Reply::Silence || !is_late {
             self.part(batch.class, &again);
         }
+    }
+
+    fn heard(&mut self, request: &InFlight, reply: Reply) {
+        let now = Instant::now();
+        if reply == Reply::Silence {
+            self.flow.unanswered(&request.pending(), now);
+            return;
+        }
+        self.flow.heard(request.flow, now);
+        if !request.may_wait_for_a_fence() {
+            self.flow.took(now.saturating_duration_since(request.sent), now);
+        }
+    }
+
+    /// Begins a fresh flow if the one in use is suspect, and gives it up if that is heard again.
+    fn mind_flow(&mut self, now: Instant) {
+        if let Some(at) = self.store.heard_at() {
+            self.flow.heard(self.flow.number(), at);
+        }
+        match self.flow.step(&self.pending(), now) {
+            Step::Wait => {}
+            Step::Open(limit) => self.opening = Some(self.store.open_flow(limit)),
+            Step::Close => self.opening = None,
+        }
+    }
+
+    /// Has a fresh flow that is ready take over, unless the one in use was heard meanwhile.
+    fn opened(&mut self, opened: Result<TakeOver>) {
+        self.opening = None;
+        let Ok(take_over) = opened else { return self.flow.failed() };
+        let (now, pending) = (Instant::now(), self.pending());
+        let on_it = self.in_flight.iter().filter(|(_, request)| !request.is_elsewhere());
+        let silent = on_it.filter(|(_, request)| self.flow.is_given_up(&request.pending(), now));
+        let silent: Vec<u64> = silent.map(|(id, _)| *id).collect();
+        let Some(silent_for) = self.flow.takes_over(&pending, now) else { return };
+        take_over(silent_for);
+        for (id, request) in &mut self.in_flight {
+            if silent.contains(id) {
+                request.is_given_up = true;
+                self.queues.given_up(&request.batch);
+                again_or_unknown(&mut self.queues, &request.batch, now);
+            } else if !request.is_elsewhere() {
+                request.flow = self.flow.number();
+            }
+        }
+    }
+
+    fn pending(&self) -> Vec<Pending> {
+        let pending = self.in_flight.values().filter(|request| !request.is_elsewhere());
+        pending.map(InFlight::pending).collect()
     }
 
     /// Sends a request once more as it was, if that may help and can be paid for.
@@ -298,7 +366,9 @@ impl Dispatcher {
 
     fn next(&self, now: Instant) -> Option<Instant> {
         let late = self.next_late().map(|(late_from, _)| late_from);
-        late.into_iter().chain(self.queues.next(now)).min()
+        let late = late.filter(|_| !self.flow.is_opening());
+        let suspect = self.flow.next(&self.pending());
+        late.into_iter().chain(suspect).chain(self.queues.next(now)).min()
     }
 }
 
@@ -310,6 +380,38 @@ impl InFlight {
 
     fn is_large(&self) -> bool {
         self.batch.ops.len() > PARTS
+    }
+
+    /// Returns true if what becomes of its acts is told by other requests.
+    fn is_elsewhere(&self) -> bool {
+        self.was_parted() || self.is_given_up
+    }
+
+    fn may_wait_for_a_fence(&self) -> bool {
+        !matches!(self.batch.class, Class::Heartbeats | Class::Polls)
+    }
+
+    fn pending(&self) -> Pending {
+        Pending {
+            flow: self.flow,
+            sent: self.sent,
+            patience: shortest(&self.batch.ops),
+            is_patient: self.batch.after_silence || self.may_wait_for_a_fence(),
+        }
+    }
+}
+
+/// Sends heartbeats and reads once more whose flow was given up: a repeat is harmless (I4). Nobody
+/// knows what became of other acts, which their instances find out by a read.
+fn again_or_unknown(queues: &mut Queues, batch: &Batch, now: Instant) {
+    let Batch { class, ref ops, .. } = *batch;
+    if matches!(class, Class::Heartbeats | Class::Polls) {
+        let again = Batch::new(class, ops.clone(), None);
+        return queues.add_part(now, Batch { after_silence: true, ..again });
+    }
+    for op in ops {
+        let error = Error::unknown(format!("lock `{}`: hear what became of a request", op.lock));
+        op.answer(Outcome::failed(op.without_answer(), error));
     }
 }
 

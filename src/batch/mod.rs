@@ -7,6 +7,7 @@
 
 mod budget;
 mod dispatch;
+mod flow;
 mod handle;
 mod history;
 pub(crate) mod judge;
@@ -22,5 +23,7 @@ mod window;
 pub(crate) use budget::{Budget, Charge, Repeats};
 pub(crate) use handle::{BatchHandle, Batchers};
 pub(crate) use op::OpKind;
-pub(crate) use store::{CommitOutcome, Leftovers, Need, OptionalColumns, Snapshot, Store, Verdict};
+pub(crate) use store::{
+    Channels, CommitOutcome, Leftovers, Need, OptionalColumns, Snapshot, Store, TakeOver, Verdict,
+};
 pub(crate) use ticks::Ticks;

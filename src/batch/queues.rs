@@ -159,6 +159,14 @@ impl Queues {
         self.class(class).arrived(batch, sent, reply);
     }
 
+    /// Notes that nobody waits for a request any more: its flow was given up. That says nothing of
+    /// the server.
+    pub(crate) fn given_up(&mut self, batch: &Batch) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.alone_in_flight -= usize::from(batch.is_alone).min(self.alone_in_flight);
+        self.class(batch.class).given_up(batch);
+    }
+
     /// Returns until when heartbeats count as late, if they do.
     pub(crate) fn late_until(&self, now: Instant) -> Option<Instant> {
         (now < self.late_until).then_some(self.late_until)

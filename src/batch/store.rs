@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use spindle_protocol::{Answer, Change, Column, Rejection, StoredRow, Timestamp};
+use tokio::time::Instant;
 
 use crate::error::{Error, Outcome, Result};
 
@@ -37,6 +38,30 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
         locks: Vec<(Arc<str>, Timestamp)>,
         limit: Duration,
     ) -> BoxFuture<'_, Result<Vec<Leftovers>>>;
+
+    /// Returns how requests get there.
+    fn channels(&self) -> Channels;
+
+    /// Returns when anything was last heard on the flow in use, by requests past the batcher too.
+    fn heard_at(&self) -> Option<Instant>;
+
+    /// Begins a flow beside the one in use: a fresh client, ready in `limit` once it is paid for (I8).
+    /// Dropping the future gives it up.
+    fn open_flow(&self, limit: Duration) -> BoxFuture<'static, Result<TakeOver>>;
+}
+
+/// Has a flow that is ready take the place of the one in use, on which nothing was heard for so long:
+/// requests go on it from then on.
+pub(crate) type TakeOver = Box<dyn FnOnce(Duration) + Send>;
+
+/// How requests reach a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Channels {
+    /// All by one channel.
+    One,
+    /// Each by one of several, and which one nobody knows. The client was given then, and a fresh flow
+    /// is one more request by it that was answered.
+    Many,
 }
 
 /// The optional columns that are there.
@@ -218,6 +243,18 @@ pub(super) mod tests {
             let keys = |lock: &str, before| (vec![takeover_key(lock, before)], true);
             let found = locks.iter().map(|(lock, before)| keys(lock, *before)).collect();
             async { Ok(found) }.boxed()
+        }
+
+        fn channels(&self) -> Channels {
+            Channels::One
+        }
+
+        fn heard_at(&self) -> Option<Instant> {
+            None
+        }
+
+        fn open_flow(&self, _: Duration) -> BoxFuture<'static, Result<TakeOver>> {
+            std::future::pending().boxed()
         }
     }
 }

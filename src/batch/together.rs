@@ -28,12 +28,22 @@ pub(crate) struct Batch {
     pub(crate) is_alone: bool,
     /// How often these very acts were sent together before.
     pub(crate) repeats: u32,
+    /// True if its acts met silence on the flow before this one.
+    pub(crate) after_silence: bool,
 }
 
 impl Batch {
     pub(super) fn new(class: Class, mut ops: Vec<Arc<Op>>, payment: Option<Payment>) -> Batch {
         ops.sort_by(|one, other| one.lock.cmp(&other.lock));
-        Batch { class, ops, payment, is_isolated: false, is_alone: false, repeats: 0 }
+        Batch {
+            class,
+            ops,
+            payment,
+            is_isolated: false,
+            is_alone: false,
+            repeats: 0,
+            after_silence: false,
+        }
     }
 
     /// Returns true if it is as large as requests get.

@@ -97,6 +97,11 @@ impl Waiting {
         }
     }
 
+    pub(super) fn given_up(&mut self, batch: &Batch) {
+        let of = if batch.is_isolated { &mut self.isolated_in_flight } else { &mut self.in_flight };
+        *of = of.saturating_sub(1);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.fresh.is_empty()
             && self.repeats.is_empty()

@@ -41,7 +41,8 @@ struct Batched {
     /// Where columns may be missing.
     store: Arc<dyn Store>,
     holder: Holder,
-    /// From then on a request counts as slow.
+    /// From then on a request counts as slow: one that polls, and any other.
+    poll_patience: Duration,
     patience: Duration,
     /// The mark that the next release leaves in the row, besides the successor.
     release_info: Arc<Mutex<Option<String>>>,
@@ -91,6 +92,7 @@ impl BatchedRow {
             writer_row: None,
             store,
             holder: Holder { lease: settings.timing.lease, info: settings.info.clone() },
+            poll_patience: settings.timing.patience().max(settings.timing.poll_interval),
             patience: settings.timing.patience(),
             release_info: Arc::default(),
             written: Mutex::default(),
@@ -145,7 +147,7 @@ impl Batched {
     fn observe(self: &Arc<Self>, limit: Duration) -> impl Future<Output = Outcome> + Send + use<> {
         let is_first = !self.has_looked.swap(true, Ordering::Relaxed);
         let row = Arc::clone(self);
-        self.handle.send(OpKind::Observe { is_first }, limit, self.patience).inspect(
+        self.handle.send(OpKind::Observe { is_first }, limit, self.poll_patience).inspect(
             move |outcome| {
                 row.is_lease_read.store(outcome.is_lease_read, Ordering::Relaxed);
             },
@@ -159,8 +161,9 @@ impl Batched {
         limit: Duration,
     ) -> impl Future<Output = Outcome> + Send + use<> {
         let own = self.observe(limit);
+        let patience = self.poll_patience;
         let send =
-            |row: &BatchHandle| row.send(OpKind::Observe { is_first: false }, limit, self.patience);
+            |row: &BatchHandle| row.send(OpKind::Observe { is_first: false }, limit, patience);
         let writer_row = OptionFuture::from(self.writer_row.as_ref().map(send));
         let row = Arc::clone(self);
         async move {

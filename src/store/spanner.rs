@@ -19,17 +19,21 @@ use google_cloud_spanner::transaction::TimestampBound;
 use google_cloud_spanner::value::Timestamp as ClientTimestamp;
 use spindle_protocol::{Change, Column, Rejection, StoredRow, Timestamp, takeover_keys};
 use tokio::time::error::Elapsed;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::columns::Columns;
-use super::connection::{Connection, TimedClient};
+use super::connection::{Connection, Replace, TimedClient};
 use super::requests::{self, Request};
 use super::row::{self, mutation};
 use super::transact::transact;
 use crate::batch::judge::{judge, reads, sort_leftovers};
-use crate::batch::{CommitOutcome, Leftovers, Need, OptionalColumns, Snapshot, Store, Verdict};
+use crate::batch::{
+    Channels, Charge, CommitOutcome, Leftovers, Need, OptionalColumns, Snapshot, Store, TakeOver,
+    Verdict,
+};
 use crate::error::{Error, Kind, Result};
 use crate::names::{check_table_name, subject};
+use crate::term::say;
 
 /// The most rows of one sweep, which is there for tidiness and must stay cheap.
 const SWEEP_MAX: i64 = 1_000;
@@ -87,6 +91,64 @@ impl Store for Spanner {
         limit: Duration,
     ) -> BoxFuture<'_, Result<Vec<Leftovers>>> {
         self.find_leftovers(locks, limit).boxed()
+    }
+
+    fn channels(&self) -> Channels {
+        self.connection.channels()
+    }
+
+    fn heard_at(&self) -> Option<Instant> {
+        self.connection.heard_at()
+    }
+
+    fn open_flow(&self, limit: Duration) -> BoxFuture<'static, Result<TakeOver>> {
+        open(self.connection.clone(), Arc::clone(&self.name), limit).boxed()
+    }
+}
+
+/// Opens a flow, and says in the log what came of it.
+async fn open(connection: Connection, table: Arc<str>, limit: Duration) -> Result<TakeOver> {
+    match begin_flow(connection, Arc::clone(&table), limit).await {
+        Ok(replace) => Ok(Box::new(move |silent_for: Duration| {
+            replace();
+            say(
+                || tracing::warn!(%table, ?silent_for, "the connection fell silent: another took its place"),
+            );
+        })),
+        Err(error) => {
+            say(
+                || tracing::debug!(%table, %error, "the connection is silent, and no other answers"),
+            );
+            Err(error)
+        }
+    }
+}
+
+/// Opens a fresh client, or where the client was given, a channel of it that answers. That one is found
+/// by a read; requests that are still pending keep the client from taking theirs.
+async fn begin_flow(connection: Connection, table: Arc<str>, limit: Duration) -> Result<Replace> {
+    if let Some(opened) = connection.open(limit).await {
+        return opened;
+    }
+    let payment = connection.budget().paid(Charge::Read).await;
+    let timed = connection.client(limit).await?;
+    let doing = || format!("table `{table}`: look for a channel that answers");
+    let request = row::request(&table, ["name"], key_set(&[""], &[]), None, limit);
+    let reading = read_rows(&timed.client, TimestampBound::strong(), request);
+    let error = match timeout(limit, reading).await {
+        Ok(Ok(_)) => None,
+        Ok(Err(source)) => Some(Error::from_read(doing(), source)),
+        Err(_) => Some(Error::timed_out(doing(), limit)),
+    };
+    connection.ended(&timed, error.as_ref());
+    match error {
+        None => {
+            connection.budget().refund(payment);
+            Ok(Box::new(|| {}))
+        }
+        // It is heard, whatever it says of the table.
+        Some(error) if error.is_answer() => Ok(Box::new(|| {})),
+        Some(error) => Err(error),
     }
 }
 

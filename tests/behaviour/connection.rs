@@ -1,18 +1,18 @@
-//! A connection outlives the runtime that made it, a peer that falls silent, and its callers.
+//! A connection outlives the runtime that made it, and its callers.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use spindle::{Database, LockTable};
-use spindle_emulator::{Emulator, Rpc};
-use tokio::io::{AsyncWriteExt as _, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream};
+use spindle_emulator::Rpc;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::world::{
-    Contender, DATABASE, EVENTUALLY, LOCK, OPTIONAL_COLUMNS, World, lock_of, runtime, timed, until,
+    Contender, DATABASE, LOCK, OPTIONAL_COLUMNS, World, lock_of, runtime, timed, until,
 };
 
 /// The limit that each call documents.
@@ -86,56 +86,6 @@ async fn a_server_that_comes_up_later_is_reached_by_the_same_table() {
     world.spanner.resume().await.unwrap();
     sleep(Duration::from_secs(1)).await;
     table.check().await.unwrap();
-}
-
-/// A line to the server that can be cut without a word: its ends stay open and nothing passes.
-struct Line {
-    endpoint: String,
-    cuts: watch::Sender<u64>,
-}
-
-impl Line {
-    async fn to(spanner: &Emulator) -> Line {
-        let server = spanner.endpoint().trim_start_matches("http://").to_string();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let (cuts, cut) = watch::channel(0);
-        tokio::spawn(async move {
-            loop {
-                let (mut near, _) = listener.accept().await.unwrap();
-                let mut far = TcpStream::connect(&server).await.unwrap();
-                let mut cut = cut.clone();
-                cut.mark_unchanged();
-                tokio::spawn(async move {
-                    tokio::select! {
-                        _ = copy_bidirectional(&mut near, &mut far) => return,
-                        _ = cut.changed() => {}
-                    }
-                    std::future::pending::<()>().await;
-                });
-            }
-        });
-        Line { endpoint, cuts }
-    }
-
-    fn cut(&self) {
-        self.cuts.send_modify(|cuts| *cuts += 1);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_channel_that_hears_nothing_is_replaced() {
-    let world = World::start().await;
-    let line = Line::to(&world.spanner).await;
-    let table = LockTable::new(Database::at(&line.endpoint, DATABASE), "locktable");
-    let a = Contender::run(lock_of(&table, LOCK));
-    let first = a.holds().await;
-    line.cut();
-    a.holds_no_more().await;
-    let (second, took) = timed(a.holds()).await;
-    assert!(second > first);
-    assert!(took < EVENTUALLY / 3, "{took:?}");
-    a.stop().await;
 }
 
 /// Each is tried on the address where nobody, or nobody who speaks gRPC, listens.

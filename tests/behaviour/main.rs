@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
 mod fleet;
+mod line;
 mod log;
 #[path = "../../examples/service.rs"]
 #[expect(dead_code, reason = "what its `main` uses alone")]
@@ -24,6 +25,7 @@ mod deploys;
 mod docs;
 mod dropping;
 mod fencing;
+mod flows;
 mod guard;
 mod handles;
 mod health;

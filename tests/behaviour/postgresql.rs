@@ -12,7 +12,7 @@ const UPGRADE: &str = include_str!("../../ddl/postgresql-upgrade.sql");
 async fn start(ddl: &str) -> World {
     let spanner = Emulator::start().await.unwrap();
     spanner.create_postgresql_database(DATABASE, ddl).await.unwrap();
-    World { spanner }
+    World::on(spanner)
 }
 
 #[tokio::test(start_paused = true)]

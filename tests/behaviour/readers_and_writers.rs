@@ -48,7 +48,9 @@ async fn is_refused(world: &World, fence: &Fence, id: &str) -> bool {
 /// From here on Spanner hears nothing of those who have committed, as after a SIGKILL.
 fn crash_all_but(world: &World, others: &[String]) {
     for session in world.committing().iter().filter(|session| !others.contains(session)) {
-        world.cut_off(session);
+        if let Some(line) = world.line_of(session) {
+            line.cut();
+        }
     }
 }
 

@@ -247,13 +247,13 @@ async fn a_member_that_is_cut_off_holds_a_move_up_for_its_lease_and_runs_nothing
     let _workers = ["b", "c", "d"].map(|id| fleet.join(id));
     fleet.settles(4).await;
     sleep(LEASE).await;
-    fleet.world.cut_off(&session);
+    let line = fleet.world.cut_off(&session);
     fleet.resize(MANY).await.unwrap();
     let start = Instant::now();
     fleet.settles_at(3, MANY).await;
     assert!(start.elapsed() >= LEASE / 2 - POLL, "{:?}", start.elapsed());
     assert!(start.elapsed() <= LEASE + POLL * 4, "{:?}", start.elapsed());
-    fleet.world.spanner.clear_faults();
+    line.restore();
     fleet.settles_at(4, MANY).await;
     assert_eq!(fleet.work.mixed(), 0);
     fleet.work.check();

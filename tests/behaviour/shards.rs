@@ -98,9 +98,9 @@ async fn a_member_that_is_cut_off_stops_before_another_starts() {
     let (_cut_off, session) = fleet.world.known(|| fleet.join("a")).await;
     let _other = fleet.join("b");
     fleet.settles(2).await;
-    fleet.world.cut_off(&session);
+    let line = fleet.world.cut_off(&session);
     fleet.all_are_of("b").await;
-    fleet.world.spanner.clear_faults();
+    line.restore();
     fleet.settles(2).await;
     fleet.work.check();
 }
@@ -257,7 +257,7 @@ async fn a_shard_is_reserved_for_its_new_owner_and_comes_back_if_that_one_takes_
     let (_joiner, session) = fleet.world.known(|| fleet.join("c")).await;
     until("it joins", || fleet.world.row("spindle:share:orders/partitions/c")).await;
     // Its row is there, and it takes nothing from here on.
-    fleet.world.spanner.inject(Fault::on(Rpc::Commit).session(session).effect(Effect::Stall));
+    fleet.world.cut_off(&session);
     fleet.work.forget_gaps();
     let is_for_c = |shard| {
         let row = fleet.world.row(&format!("spindle:shard:orders/partitions/{shard}"));

@@ -1,6 +1,7 @@
 //! A server, a lock table, and contenders, on one virtual clock.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use spindle::fleet::{Builder, Member, RwLock, Semaphore};
@@ -14,10 +15,12 @@ use spindle::{
     CancellationToken, Database, Fence, FencingToken, LockBuilder, LockTable, RunHandle, Spindle,
 };
 use spindle_emulator::engine::Value;
-use spindle_emulator::{Effect, Emulator, Fault, FaultHandle, Rpc};
-use tokio::runtime::Runtime;
+use spindle_emulator::{Emulator, Rpc};
+use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
+
+use crate::line::Line;
 
 pub const DATABASE: &str = "projects/p/instances/i/databases/d";
 pub const LEASE: Duration = Duration::from_secs(10);
@@ -33,6 +36,9 @@ pub const FOUR_COLUMNS: &str = include_str!("../four_columns.sql");
 
 pub struct World {
     pub spanner: Emulator,
+    /// One for each process.
+    lines: Mutex<Vec<Line>>,
+    runtime: Handle,
 }
 
 /// One instance that runs, with what ends it.
@@ -60,7 +66,11 @@ impl World {
         let spanner = Emulator::start().await.unwrap();
         let orders = "CREATE TABLE orders (id STRING(MAX) NOT NULL) PRIMARY KEY (id)";
         spanner.create_database(DATABASE, &format!("{ddl};\n{orders}")).await.unwrap();
-        World { spanner }
+        World::on(spanner)
+    }
+
+    pub fn on(spanner: Emulator) -> World {
+        World { spanner, lines: Mutex::default(), runtime: Handle::current() }
     }
 
     /// A world in real time, on a runtime of its own, which nothing in the test blocks.
@@ -76,7 +86,14 @@ impl World {
 
     /// The lock table by a connection of its own: each call is another process, so to speak.
     pub fn table(&self) -> LockTable {
-        LockTable::new(Database::at(self.spanner.endpoint(), DATABASE), "locktable")
+        LockTable::new(Database::at(self.line().endpoint(), DATABASE), "locktable")
+    }
+
+    /// The line of a process of its own.
+    pub fn line(&self) -> Line {
+        let line = Line::to(&self.spanner, &self.runtime);
+        self.lines.lock().unwrap().push(line.clone());
+        line
     }
 
     pub fn lock(&self, id: &str) -> LockBuilder {
@@ -131,10 +148,18 @@ impl World {
         sessions.filter(|session| requests.of_session(session, Rpc::Commit) > 0).collect()
     }
 
-    /// From here on Spanner hears nothing of this process any more, as after a SIGKILL, until it
-    /// replaces its client half a minute later.
-    pub fn cut_off(&self, session: &str) -> FaultHandle {
-        self.spanner.inject(Fault::any().session(session).effect(Effect::Stall))
+    /// From here on Spanner hears nothing of the process with this session any more, as after a
+    /// SIGKILL, until its line is restored.
+    pub fn cut_off(&self, session: &str) -> Line {
+        let line = self.line_of(session).expect("a process has it");
+        line.cut();
+        line
+    }
+
+    /// The line of the process with this session; none where it is of a client of the test's own.
+    pub fn line_of(&self, session: &str) -> Option<Line> {
+        let lines = self.lines.lock().unwrap();
+        lines.iter().find(|line| line.has_made(session)).cloned()
     }
 
     /// Cuts the holder off.

@@ -14,15 +14,18 @@ use google_cloud_spanner::client::DatabaseClient;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::batch::{Budget, Repeats};
+use crate::batch::{Budget, Channels};
 use crate::error::{Error, Kind, Result};
 use crate::system::{check_io, runtime};
 use crate::term::GivenClient;
-use runtime_client::{RuntimeClient, State};
+use runtime_client::{Attempts, RuntimeClient, State};
 use target::Target;
 
-/// The limit of a request that no loop sends.
-pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) use target::REQUEST_LIMIT;
+
+/// The longest attempt to connect where there is no client: credentials, DNS, TLS and a session. It
+/// goes on for later callers if one with a shorter limit gives up.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// How requests reach the database.
 #[derive(Clone, Debug)]
@@ -46,14 +49,18 @@ struct Own {
     target: Result<Target>,
     /// Locked for moments only, never while anything is sent.
     clients: Mutex<Vec<RuntimeClient>>,
-    attempts: Arc<Repeats>,
+    attempts: Arc<Attempts>,
 }
+
+/// Has a client take the place of the one in use.
+pub(crate) type Replace = Box<dyn FnOnce() + Send>;
 
 /// A client, and what is left of the time in which to use it.
 pub(crate) struct TimedClient {
     pub(crate) client: DatabaseClient,
     pub(crate) limit: Duration,
     pub(crate) deadline: Instant,
+    begun: Instant,
     /// Absent from a client that was given.
     origin: Option<RuntimeClient>,
 }
@@ -69,7 +76,7 @@ impl Connection {
     }
 
     fn to(target: Result<Target>, budget: Arc<Budget>) -> Connection {
-        let (clients, attempts) = (Mutex::default(), Arc::default());
+        let (clients, attempts) = (Mutex::default(), Attempts::new(&budget));
         Connection::of(Origin::Own(Own { target, clients, attempts }), budget)
     }
 
@@ -120,25 +127,27 @@ impl Connection {
     /// Callers share one attempt to connect, and each waits for it no longer than its own limit.
     pub(crate) async fn client(&self, limit: Duration) -> Result<TimedClient> {
         let runtime = runtime("spanner")?;
-        let deadline = Instant::now() + limit;
+        let begun = Instant::now();
+        let deadline = begun + limit;
         let own = match &*self.origin {
             Origin::Given { client, .. } => {
                 let client = DatabaseClient::clone(client);
-                return Ok(TimedClient { client, limit, deadline, origin: None });
+                return Ok(TimedClient { client, limit, deadline, begun, origin: None });
             }
             Origin::Own(own) => own,
         };
         let target = own.target.as_ref().map_err(Error::clone)?;
-        let own_client = own.client(&runtime, target, &self.budget)?;
+        let own_client = own.client(&runtime, target)?;
         match timeout(limit, own_client.settled()).await {
             Ok(State::Ready(client)) => {
                 let limit = deadline.saturating_duration_since(Instant::now());
-                Ok(TimedClient { client: *client, limit, deadline, origin: Some(own_client) })
+                let origin = Some(own_client);
+                Ok(TimedClient { client: *client, limit, deadline, begun, origin })
             }
             Ok(State::Failed { error, .. }) => Err(error),
             Ok(State::Gone) => {
                 own.discard(&own_client);
-                Err(Error::new(Kind::Disconnected { database: target.database.clone() }))
+                Err(own.disconnected())
             }
             Ok(State::Connecting) | Err(_) => Err(Error::timed_out(target.connecting(), limit)),
         }
@@ -146,12 +155,66 @@ impl Connection {
 
     /// Takes note of how a request ended, and drops a client that is of no use any more.
     pub(crate) fn ended(&self, timed: &TimedClient, error: Option<&Error>) {
+        let time = (timed.begun, timed.deadline);
         match (&*self.origin, &timed.origin) {
-            (Origin::Own(own), Some(client)) if client.is_dead_after(error) => own.discard(client),
+            (Origin::Own(own), Some(client)) if client.is_dead_after(error, time) => {
+                own.discard(client);
+            }
             (Origin::Given { answers, .. }, _) if error.is_none_or(shows_a_session) => {
                 answers.answered();
             }
             _ => {}
+        }
+    }
+
+    /// Returns how requests reach the database.
+    pub(crate) fn channels(&self) -> Channels {
+        match &*self.origin {
+            Origin::Given { .. } => Channels::Many,
+            Origin::Own(_) => Channels::One,
+        }
+    }
+
+    /// Returns when this runtime's client was last heard.
+    pub(crate) fn heard_at(&self) -> Option<Instant> {
+        let Origin::Own(own) = &*self.origin else { return None };
+        let runtime = Handle::try_current().ok()?.id();
+        let clients = own.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.iter().find(|client| client.runtime() == runtime)?.heard_at()
+    }
+
+    /// Begins a client beside this runtime's own. None where the client was given.
+    ///
+    /// It is ready in `limit` once it is paid for (I8), and takes the place of the other when that is
+    /// called. Dropping the future gives it up.
+    pub(crate) async fn open(&self, limit: Duration) -> Option<Result<Replace>> {
+        let Origin::Own(own) = &*self.origin else { return None };
+        let begin = || {
+            let (runtime, target) = (runtime("spanner")?, own.target.clone()?);
+            let attempts = Arc::clone(&own.attempts);
+            let connecting = async move { attempts.beside(target.connect(limit)).await };
+            Ok(RuntimeClient::begin(&runtime, connecting))
+        };
+        let fresh = match begin() {
+            Ok(fresh) => fresh,
+            Err(error) => return Some(Err(error)),
+        };
+        Some(match fresh.settled().await {
+            State::Ready(_) => {
+                let connection = self.clone();
+                Ok(Box::new(move || connection.replace(fresh)) as Replace)
+            }
+            State::Failed { error, .. } => Err(error),
+            State::Connecting | State::Gone => Err(own.disconnected()),
+        })
+    }
+
+    /// Has a client take the place of its runtime's present one.
+    fn replace(&self, fresh: RuntimeClient) {
+        if let Origin::Own(own) = &*self.origin {
+            let mut clients = own.clients.lock().unwrap_or_else(PoisonError::into_inner);
+            clients.retain(|client| client.runtime() != fresh.runtime());
+            clients.push(fresh);
         }
     }
 
@@ -177,12 +240,7 @@ fn shows_a_session(error: &Error) -> bool {
 
 impl Own {
     /// Returns the client of `runtime`, the caller's, begun if there is none that is of use.
-    fn client(
-        &self,
-        runtime: &Handle,
-        target: &Target,
-        budget: &Arc<Budget>,
-    ) -> Result<RuntimeClient> {
+    fn client(&self, runtime: &Handle, target: &Target) -> Result<RuntimeClient> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         // Runtimes that are gone took their channels with them.
         clients.retain(RuntimeClient::is_of_use);
@@ -190,10 +248,16 @@ impl Own {
             return Ok(client.clone());
         }
         check_io("spanner")?;
-        let attempts = (Arc::clone(&self.attempts), Arc::clone(budget));
-        let client = RuntimeClient::begin(runtime, target.clone(), attempts);
+        let (attempts, target) = (Arc::clone(&self.attempts), target.clone());
+        let connecting = async move { attempts.first(target.connect(CONNECT_LIMIT)).await };
+        let client = RuntimeClient::begin(runtime, connecting);
         clients.push(client.clone());
         Ok(client)
+    }
+
+    fn disconnected(&self) -> Error {
+        let database = self.target.as_ref().map(|target| target.database.clone());
+        Error::new(Kind::Disconnected { database: database.unwrap_or_default() })
     }
 
     fn discard(&self, client: &RuntimeClient) {

@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -6,25 +7,28 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::target::Target;
-use crate::batch::{Budget, Charge, Repeats};
-use crate::error::Error;
+use super::target::REQUEST_LIMIT;
+use crate::batch::{Budget, Charge};
+use crate::error::{Error, Result};
 
 /// How long a failed attempt to connect answers every caller. So there is one attempt a second,
 /// however many locks ask.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// How long a client's requests go unanswered before it is replaced. Its channel may be dead, and it
-/// has no means of its own to find out.
-const UNANSWERED_MAX: Duration = Duration::from_secs(30);
+/// The client rounds a request's limit down, to what its header can say.
+const ROUNDED: Duration = Duration::from_millis(10);
 
 /// The least age of a client that is replaced because its credentials failed for good.
 const CREDENTIALS_PAUSE: Duration = Duration::from_secs(10);
 
 /// Attempts to connect by all runtimes of a connection, and what they are charged to.
-pub(super) type Attempts = (Arc<Repeats>, Arc<Budget>);
+#[derive(Debug)]
+pub(super) struct Attempts {
+    has_failed: AtomicBool,
+    budget: Arc<Budget>,
+}
 
-/// The client of one runtime, from the attempt to connect until the runtime is gone.
+/// The client of one runtime, from the attempt to connect until the runtime is gone: a flow.
 #[derive(Clone, Debug)]
 pub(super) struct RuntimeClient(Arc<Kept>);
 
@@ -34,8 +38,7 @@ struct Kept {
     begun: Instant,
     /// Its sender lives in a task on that runtime, and nowhere else.
     state: watch::Receiver<State>,
-    /// Since when requests have gone unanswered.
-    unanswered_since: Mutex<Option<Instant>>,
+    heard_at: Mutex<Option<Instant>>,
 }
 
 #[derive(Clone, Debug)]
@@ -50,17 +53,54 @@ pub(super) enum State {
     Gone,
 }
 
+impl Attempts {
+    pub(super) fn new(budget: &Arc<Budget>) -> Arc<Attempts> {
+        Arc::new(Attempts { has_failed: AtomicBool::new(false), budget: Arc::clone(budget) })
+    }
+
+    /// Connects where there is no client. One attempt that repeats no failure waits for nothing: many
+    /// runtimes may begin at once.
+    pub(super) async fn first(
+        self: Arc<Attempts>,
+        connecting: impl Future<Output = Result<DatabaseClient>>,
+    ) -> Result<DatabaseClient> {
+        let payment = match self.has_failed.load(Ordering::Relaxed) {
+            true => Some(self.budget.paid(Charge::Connect).await),
+            false => self.budget.pay(Charge::Connect),
+        };
+        let connected = connecting.await;
+        self.has_failed.store(connected.is_err(), Ordering::Relaxed);
+        if let Some(payment) = payment.filter(|_| connected.is_ok()) {
+            self.budget.refund(payment);
+        }
+        connected
+    }
+
+    /// Connects beside a client that is silent. The price is never given back: a server that takes
+    /// connections and says nothing on them would be asked for one after another.
+    pub(super) async fn beside(
+        self: Arc<Attempts>,
+        connecting: impl Future<Output = Result<DatabaseClient>>,
+    ) -> Result<DatabaseClient> {
+        self.budget.paid(Charge::Connect).await;
+        connecting.await
+    }
+}
+
 impl RuntimeClient {
     /// Begins to connect on `runtime`.
-    pub(super) fn begin(runtime: &Handle, target: Target, attempts: Attempts) -> RuntimeClient {
+    pub(super) fn begin(
+        runtime: &Handle,
+        connecting: impl Future<Output = Result<DatabaseClient>> + Send + 'static,
+    ) -> RuntimeClient {
         let (sender, state) = watch::channel(State::Connecting);
-        runtime.spawn(keep(target, attempts, sender));
+        runtime.spawn(keep(connecting, sender));
         let begun = Instant::now();
         RuntimeClient(Arc::new(Kept {
             runtime: runtime.id(),
             begun,
             state,
-            unanswered_since: Mutex::default(),
+            heard_at: Mutex::default(),
         }))
     }
 
@@ -92,19 +132,35 @@ impl RuntimeClient {
         }
     }
 
-    /// Takes note of how a request ended; true if the client is of no use any more.
-    pub(super) fn is_dead_after(&self, error: Option<&Error>) -> bool {
-        let mut unanswered_since =
-            self.0.unanswered_since.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns when a request was last answered.
+    pub(super) fn heard_at(&self) -> Option<Instant> {
+        *self.0.heard_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of how a request ended, which had all the time between these moments; true if the
+    /// client is of no use any more.
+    ///
+    /// The batcher replaces a client that falls silent. Without one, as for operator calls, a call that
+    /// met silence all its time and had the client to itself gives the next a new client.
+    pub(super) fn is_dead_after(
+        &self,
+        error: Option<&Error>,
+        (sent, deadline): (Instant, Instant),
+    ) -> bool {
+        let now = Instant::now();
         match error {
             Some(error) if error.is_dead_credentials() => {
                 self.0.begun.elapsed() >= CREDENTIALS_PAUSE
             }
             Some(error) if !error.is_answer() => {
-                unanswered_since.get_or_insert_with(Instant::now).elapsed() >= UNANSWERED_MAX
+                let had_time = now + ROUNDED >= deadline && deadline - sent >= REQUEST_LIMIT;
+                let is_silent = self.heard_at().is_none_or(|at| at <= sent);
+                // One is its connection's, and one the request's.
+                had_time && is_silent && Arc::strong_count(&self.0) <= 2
             }
             _ => {
-                *unanswered_since = None;
+                let mut heard_at = self.0.heard_at.lock().unwrap_or_else(PoisonError::into_inner);
+                *heard_at = Some(now);
                 false
             }
         }
@@ -113,10 +169,12 @@ impl RuntimeClient {
 
 /// Connects, then stays for as long as the client is of use to somebody: the end of this task tells
 /// that its runtime is gone.
-async fn keep(target: Target, attempts: Attempts, sender: watch::Sender<State>) {
-    let (repeats, budget) = attempts;
+async fn keep(
+    connecting: impl Future<Output = Result<DatabaseClient>>,
+    sender: watch::Sender<State>,
+) {
     let connected = tokio::select! {
-        connected = repeats.send(&budget, Charge::Connect, target.connect()) => connected,
+        connected = connecting => connected,
         () = sender.closed() => return,
     };
     sender.send_replace(match connected {
@@ -133,39 +191,51 @@ mod tests {
 
     use super::*;
 
+    /// A client that never gets there.
     async fn client() -> RuntimeClient {
-        let target = Target::new(
-            "projects/p/instances/i/databases/d".to_string(),
-            Some("http://127.0.0.1:1".to_string()),
-        );
-        let attempts = (Arc::default(), Arc::new(Budget::new()));
-        RuntimeClient::begin(&Handle::current(), target.unwrap(), attempts)
+        RuntimeClient::begin(&Handle::current(), std::future::pending())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_is_dead_after_a_time_without_answers_and_any_answer_ends_that() {
-        let client = client().await;
-        let no_answer = Error::timed_out("read", UNANSWERED_MAX);
-        assert!(!client.is_dead_after(Some(&no_answer)));
-        advance(UNANSWERED_MAX - Duration::from_millis(1)).await;
-        assert!(!client.is_dead_after(Some(&no_answer)));
-        assert!(!client.is_dead_after(None));
-        advance(UNANSWERED_MAX).await;
-        assert!(!client.is_dead_after(Some(&no_answer)), "it has answered since");
-        advance(UNANSWERED_MAX).await;
-        assert!(client.is_dead_after(Some(&no_answer)));
+    async fn a_client_on_which_a_call_met_nothing_but_silence_is_dead_unless_others_wait_for_it() {
+        let (client, sent) = (client().await, Instant::now());
+        let of_call = client.clone();
+        let no_answer = Error::timed_out("read", REQUEST_LIMIT);
+        let time = (sent, sent + REQUEST_LIMIT);
+        advance(REQUEST_LIMIT).await;
+        let of_another = client.clone();
+        assert!(!of_call.is_dead_after(Some(&no_answer), time), "another request waits for it");
+        drop(of_another);
+        assert!(of_call.is_dead_after(Some(&no_answer), time));
+        assert!(!of_call.is_dead_after(Some(&no_answer), (sent, sent + REQUEST_LIMIT * 2)));
+        assert!(!of_call.is_dead_after(None, time));
+        assert!(!of_call.is_dead_after(Some(&no_answer), time), "it has answered since");
     }
 
     #[tokio::test(start_paused = true)]
     async fn credentials_that_failed_for_good_cost_the_client_after_a_pause() {
-        let client = client().await;
+        let (client, now) = (client().await, Instant::now());
         let lost = |is_transient| {
             let error = CredentialsError::from_msg(is_transient, "no token");
             Error::from_read("read", google_cloud_spanner::Error::authentication(error))
         };
-        assert!(!client.is_dead_after(Some(&lost(false))));
+        assert!(!client.is_dead_after(Some(&lost(false)), (now, now)));
         advance(CREDENTIALS_PAUSE).await;
-        assert!(!client.is_dead_after(Some(&lost(true))));
-        assert!(client.is_dead_after(Some(&lost(false))));
+        assert!(!client.is_dead_after(Some(&lost(true)), (now, now)));
+        assert!(client.is_dead_after(Some(&lost(false)), (now, now)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_beside_a_silent_client_are_two_then_one_a_second() {
+        let attempts = Attempts::new(&Arc::new(Budget::new()));
+        let (start, mut made) = (Instant::now(), 0);
+        while start.elapsed() < Duration::from_secs(10) && made < 100 {
+            let connecting = async { Err(Error::timed_out("connect", REQUEST_LIMIT)) };
+            let attempt = Arc::clone(&attempts).beside(connecting);
+            if tokio::time::timeout(Duration::from_millis(50), attempt).await.is_ok() {
+                made += 1;
+            }
+        }
+        assert!((11..=12).contains(&made), "{made}");
     }
 }

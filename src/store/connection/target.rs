@@ -9,9 +9,8 @@ use tokio::time::timeout;
 
 use crate::error::{self, Error, Missing, Result};
 
-/// The longest attempt to connect: credentials, DNS, TLS and a session. It goes on for later callers
-/// if one with a shorter limit gives up.
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// The limit of a request that no loop sends.
+pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
 /// The places that the client goes to where it is given none.
 const EMULATOR: &str = "SPANNER_EMULATOR_HOST";
@@ -44,10 +43,11 @@ impl Target {
         format!("database `{}`: connect to {place}", self.database)
     }
 
-    pub(super) async fn connect(&self) -> Result<DatabaseClient> {
+    /// Connects in `limit` at most: credentials, DNS, TLS and a session.
+    pub(super) async fn connect(&self, limit: Duration) -> Result<DatabaseClient> {
         let mut options = RequestOptions::default();
         options.set_retry_policy(NeverRetry);
-        options.set_attempt_timeout(CONNECT_LIMIT);
+        options.set_attempt_timeout(limit);
         // One channel is enough for heartbeats, and a larger pool sends queries to warm itself up.
         let mut builder = Spanner::builder().with_channel_pool(StaticChannelPoolConfig::new(1));
         if let Some(endpoint) = &self.endpoint {
@@ -58,9 +58,9 @@ impl Target {
             let client = spanner.database_client(&self.database).with_request_options(options);
             client.build().await.map_err(|error| self.not_opened(error))
         };
-        match timeout(CONNECT_LIMIT, connecting).await {
+        match timeout(limit, connecting).await {
             Ok(client) => client,
-            Err(_) => Err(Error::timed_out(self.connecting(), CONNECT_LIMIT)),
+            Err(_) => Err(Error::timed_out(self.connecting(), limit)),
         }
     }
 

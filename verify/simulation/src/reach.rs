@@ -110,6 +110,10 @@ impl Store for Reach {
         rows.sort_by(|one, other| one.key.cmp(&other.key));
         Ok(rows)
     }
+
+    async fn connect(&self) -> Result<(), Failure> {
+        self.call(Rpc::Read, None, &[], async { Ok(()) }).await.map_err(failure)
+    }
 }
 
 impl Reach {
