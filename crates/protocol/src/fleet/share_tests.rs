@@ -444,6 +444,25 @@ fn one_that_takes_nothing_is_handed_nothing_until_it_is_heard_of() {
     assert!(world.moves <= 4, "{} moves", world.moves);
 }
 
+/// What it is owed by the plan changes as others come, while its row counts until its lease is over.
+#[test]
+fn an_absent_member_is_handed_nothing_when_others_come() {
+    let mut world = settled(&["a", "b", "c", "d"]);
+    world.join("x");
+    world.run(POLL * 2);
+    world.nodes.get_mut("x").unwrap().unable = true;
+    world.silent = Some(("x", world.tick));
+    world.run(POLL * 5);
+    world.join("A");
+    world.join("y");
+    let is_for_x = |shard: &Shard| shard.promised.as_ref().is_some_and(|(to, _)| to == "x");
+    for _ in 0..48 {
+        world.run(TICK);
+        assert!(!world.shards.iter().any(is_for_x), "at {}: handed another", world.tick);
+    }
+    assert_eq!(world.count("A") + world.count("y"), 6, "{:?}", world.counts());
+}
+
 #[test]
 fn shards_are_settled_once_live_members_have_each_and_none_is_to_move() {
     let held = |by: &str| {
