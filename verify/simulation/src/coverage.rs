@@ -113,10 +113,6 @@ pub enum CoverageGoal {
     ReadTogether,
     /// Several locks were written in one commit.
     WrittenTogether,
-    /// An instance of this version took over from one of the previous version.
-    FollowedPrevious,
-    /// And the other way round.
-    PreviousFollowed,
     /// An evicted instance kept away, and another or it itself held after that.
     KeptAway,
     /// A lock that cooled down was taken when that was over.

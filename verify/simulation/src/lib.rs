@@ -5,8 +5,8 @@
 //! on tokio's paused clock, on one thread. The embedded server's own engine answers them through a
 //! network that delays, loses and reorders. For a share of the seeds the embedded server answers
 //! through the real client. There, others hold the locks by `acquire`, `lead` and `run_once`
-//! besides, and a tool looks and deposes. In some fleets every second process is of the previous
-//! version: it writes and understands rows as that did. When the fault phase is over, every lock must
+//! besides, and a tool looks and deposes.
+//! When the fault phase is over, every lock must
 //! have a holder within [`Plan::limit`]. The checkers in `checks` watch the invariants I1 to I8
 //! all the while. They also watch that a lock which is reserved for somebody or for nobody stays
 //! so.
@@ -19,7 +19,6 @@ mod callers;
 mod checks;
 mod coverage;
 mod fleet;
-mod format;
 mod instance;
 mod load;
 mod machine;

@@ -1,7 +1,5 @@
 //! Manual edits: rows that are edited and deleted outside of the protocol.
 
-use std::collections::HashMap;
-
 use rand::RngExt as _;
 use spindle_emulator::engine::{
     Cell, KeyRange, Mutation, Timestamp as EngineTimestamp, Value, WriteKind,
@@ -10,10 +8,9 @@ use spindle_protocol::{Change, Row, Succession, Timestamp};
 
 use crate::checks::{Effect, Purpose};
 use crate::coverage::CoverageGoal;
-use crate::format::Format;
 use crate::instance::Instance;
 use crate::network::COLUMNS;
-use crate::rows::{TABLE, key, timestamp};
+use crate::rows::{TABLE, decode, key, mutation, timestamp};
 use crate::world::World;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,18 +84,11 @@ pub(crate) async fn evict(world: &World, instance: &Instance) {
     carry_out(world, &instance.lock_name, Purpose::Evict { keep_away }, &evict).await;
 }
 
-/// Carries out a change as the operator's tool of one version or the other, if it judges that it may.
+/// Carries out a change as the operator's tool does, if it judges that it may.
 async fn carry_out(world: &World, name: &str, purpose: Purpose, change: &Change) {
-    let format = if world.plan.mixed && world.random(|random| random.random()) {
-        Format::Previous
-    } else {
-        Format::Present
-    };
     let follows = |cells: &[Value]| {
-        let found = format.row(name, &COLUMNS, cells);
-        let writes = change.judge(name, std::slice::from_ref(&found)).ok()?;
-        let accepted = (name.into(), change.clone(), writes);
-        Some(format.writes(&accepted, &HashMap::from([(name.to_string(), found)])))
+        let writes = change.judge(name, &[decode(name, &COLUMNS, cells)]).ok()?;
+        Some(writes.iter().map(mutation).collect())
     };
     world.edit_row(name, purpose, follows).await;
 }

@@ -39,8 +39,6 @@ pub struct Plan {
     pub old_table: Option<Timing>,
     /// True if the contenders of different locks share processes, and with them a batcher.
     pub together: bool,
-    /// True if every second process is of the previous version, as in a fleet that is upgraded.
-    pub mixed: bool,
     /// Those who hold by the library's own ways, which takes a server.
     pub callers: Vec<CallerPlan>,
 }
@@ -134,8 +132,6 @@ impl Plan {
             old_table: old_table.then(|| Timing::from_lease(lease_base)),
             // Of chance of its own, so that the rest of a seed's plan stays as it is.
             together: SmallRng::seed_from_u64(!seed).random_bool(0.3),
-            // The real client knows one format.
-            mixed: !through_client && SmallRng::seed_from_u64(!seed ^ 1).random_bool(0.5),
             callers,
         }
     }

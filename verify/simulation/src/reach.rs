@@ -1,6 +1,5 @@
 //! The requests of one process: those of the shipped batcher, and of fenced writes.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,33 +10,29 @@ use spindle_emulator::engine::{
     WriteKind,
 };
 use spindle_judge::Outcome;
-use spindle_protocol::{Change, StoredRow, TermId, Timestamp, Writer};
+use spindle_protocol::{Change, Column, StoredRow, TermId, Timestamp, Writer, takeover_keys};
 use tokio::time::sleep;
 
 use crate::checks::{Effect, Purpose};
 use crate::coverage::CoverageGoal;
-use crate::format::{Format, Reads};
 use crate::load::{Asking, Kind};
 use crate::machine::lock;
 use crate::network::{Asked, COLUMNS, Network, Rpc};
 use crate::network_faults::{abort, carry};
-use crate::rows::{LEDGER, TABLE, key, timestamp};
+use crate::rows::{LEDGER, TABLE, decode, key, mutation, timestamp};
 
 /// The lock table as one connection reaches it.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach {
     pub(crate) network: Arc<Network>,
     pub(crate) line: usize,
-    /// How its process writes rows and understands them.
-    pub(crate) format: Format,
 }
 
 /// A transaction that was begun.
 #[derive(Debug)]
 pub(crate) struct Begun {
     id: TransactionId,
-    /// The rows that were found, by their keys in the table.
-    found: HashMap<String, StoredRow>,
+    found: Vec<StoredRow>,
     asking: Option<Asking>,
 }
 
@@ -67,7 +62,7 @@ impl Store for Reach {
     ) -> Result<(Self::Transaction, Vec<StoredRow>), Failure> {
         let asking = self.network.loads.transaction(self.line, changes);
         let begun = self.begins(changes, Concurrency::Optimistic).await.map_err(failure)?;
-        let rows = begun.found.values().cloned().collect();
+        let rows = begun.found.clone();
         Ok((Begun { asking, ..begun }, rows))
     }
 
@@ -79,8 +74,8 @@ impl Store for Reach {
         let effect = |accepted: &Accepted| Effect {
             by: Some(self.line),
             lock: accepted.0.to_string(),
-            purpose: Purpose::of(&accepted.1, self.format),
-            mutations: self.format.writes(accepted, &begun.found),
+            purpose: Purpose::of(&accepted.1),
+            mutations: accepted.2.iter().map(mutation).collect(),
         };
         let effects = changes.iter().map(effect).collect();
         let at = self.commits(begun.id, effects).await.map_err(failure)?;
@@ -103,7 +98,7 @@ impl Store for Reach {
     async fn leftovers(&self, locks: &[(Arc<str>, Timestamp)]) -> Result<Vec<StoredRow>, Failure> {
         let rows = locks.iter().map(|(lock, _)| lock.to_string()).collect();
         let asking = self.network.loads.read(self.line, Kind::Sweep, rows);
-        let ranges = locks.iter().map(|(lock, before)| self.format.leftovers(lock, *before));
+        let ranges = locks.iter().map(|(lock, before)| takeover_keys(lock, *before));
         let (mut rows, _) = self.page((Vec::new(), ranges.collect()), false).await?;
         asking.answered();
         rows.retain(|row| row.heartbeat.is_none());
@@ -148,7 +143,7 @@ impl Reach {
         asked: Asked,
         is_kept: bool,
     ) -> Result<(Vec<StoredRow>, Timestamp), Failure> {
-        let (network, format) = (Arc::clone(&self.network), self.format);
+        let network = Arc::clone(&self.network);
         let serving = async move {
             let at = network.read_timestamp();
             let (before, known) = {
@@ -164,7 +159,7 @@ impl Reach {
             let read = Read { keys: keys.chain(ranges).collect(), ..Read::all(TABLE, COLUMNS) };
             let rows = network.database.read_at(at, read).await.map_err(|error| error.code())?;
             let rows: Vec<StoredRow> =
-                named(&rows).map(|(name, row)| format.row(name, &COLUMNS, row)).collect();
+                named(&rows).map(|(name, row)| decode(name, &COLUMNS, row)).collect();
             if is_kept {
                 lock(&network.pages).keep(asked, before, &rows);
             }
@@ -179,20 +174,17 @@ impl Reach {
         changes: &[(Arc<str>, Change)],
         concurrency: Concurrency,
     ) -> Result<Begun, Code> {
-        let (database, format) = (self.network.database.clone(), self.format);
-        let Reads { keys, columns } = format.reads(changes);
+        let database = self.network.database.clone();
+        let (keys, columns) = simulation::reads(changes);
+        let columns = columns.into_iter().map(Column::name);
         let columns: Vec<_> = std::iter::once("name").chain(columns).collect();
         let serving = async move {
             let id = database.begin(&ReadWriteOptions { concurrency, previous: None });
-            let prefixes = keys.iter().map(|(in_table, _)| KeyRange::prefix(key(in_table)));
+            let prefixes = keys.iter().map(|name| KeyRange::prefix(key(name)));
             let all = Read::all(TABLE, columns.iter().copied());
             let read = Read { keys: prefixes.collect(), ..all };
             let rows = database.read(id, read).await.map_err(|error| error.code())?;
-            let asked: HashMap<String, String> = keys.into_iter().collect();
-            let row = |name: &String, row| {
-                Some((name.clone(), format.row(asked.get(name)?, &columns, row)))
-            };
-            Ok((id, named(&rows).filter_map(|(name, cells)| row(name, cells)).collect()))
+            Ok((id, named(&rows).map(|(name, row)| decode(name, &columns, row)).collect()))
         };
         let (id, found) = self.call(Rpc::Begin, None, &[], serving).await?;
         Ok(Begun { id, found, asking: None })
@@ -224,8 +216,7 @@ impl Reach {
         let changes = [(lock.into(), fence.clone())];
         let begun = self.begins(&changes, Concurrency::Pessimistic).await;
         let Ok(begun) = begun else { return (Outcome::NotSent, None) };
-        let found: Vec<_> = begun.found.values().cloned().collect();
-        if fence.judge(lock, &found).is_err() {
+        if fence.judge(lock, &begun.found).is_err() {
             self.network.saw(CoverageGoal::FencedOff);
             // An open transaction would hold the next owner up.
             self.roll_back(begun);
@@ -236,7 +227,7 @@ impl Reach {
         let effect = Effect {
             by: Some(self.line),
             lock: lock.to_string(),
-            purpose: Purpose::Fenced(self.format.written_term(&id)),
+            purpose: Purpose::Fenced(id),
             mutations: vec![Mutation::write(WriteKind::InsertOrUpdate, LEDGER, cells)],
         };
         match self.commits(begun.id, vec![effect]).await {

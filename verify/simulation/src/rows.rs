@@ -1,7 +1,9 @@
 //! The tables, and their rows as the engine keeps them.
 
-use spindle_emulator::engine::{Key, KeyPart, Value};
-use spindle_protocol::{StoredRow, Timestamp, Writer};
+use spindle_emulator::engine::{Cell, Key, KeyPart, KeyRange, Mutation, Value, WriteKind};
+use spindle_protocol::{
+    Cell as ProtocolCell, StoredRow, Timestamp, Write, WriteKind as ProtocolKind, Writer,
+};
 
 pub(crate) const TABLE: &str = "locktable";
 pub(crate) const LEDGER: &str = "ledger";
@@ -41,4 +43,29 @@ pub(crate) fn decode(name: &str, columns: &[&str], cells: &[Value]) -> StoredRow
         }
     }
     row
+}
+
+/// A write of the protocol as the engine takes it.
+pub(crate) fn mutation(write: &Write) -> Mutation {
+    let kind = match write.kind {
+        ProtocolKind::Insert => WriteKind::Insert,
+        ProtocolKind::Update => WriteKind::Update,
+        ProtocolKind::InsertOrUpdate => WriteKind::InsertOrUpdate,
+        ProtocolKind::Delete => {
+            let keys = vec![KeyRange::prefix(key(&write.key))];
+            return Mutation::Delete { table: TABLE.to_string(), keys };
+        }
+    };
+    let cells = write.cells.iter().map(|(column, cell)| {
+        let cell = match cell {
+            ProtocolCell::CommitTimestamp => Cell::CommitTimestamp,
+            ProtocolCell::Epoch => spindle_emulator::engine::Timestamp::EPOCH.into(),
+            ProtocolCell::Null => Cell::Value(Value::Null),
+            ProtocolCell::Text(text) => text.as_str().into(),
+            ProtocolCell::Milliseconds(milliseconds) => (*milliseconds).into(),
+        };
+        (column.name(), cell)
+    });
+    let name = [("name", Cell::from(write.key.as_str()))];
+    Mutation::write(kind, TABLE, name.into_iter().chain(cells))
 }

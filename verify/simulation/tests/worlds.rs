@@ -90,14 +90,9 @@ fn fleets_keep_the_invariants_through_faults() {
 }
 
 #[test]
-fn a_fleet_half_of_which_is_of_the_previous_version_keeps_them_too() {
-    let world = |seed| {
-        // An edit of a row ends what it promised.
-        run(&Plan { mixed: true, has_manual_edits: false, ..brief(seed) }, false)
-    };
+fn what_is_reserved_stays_so_where_nobody_edits_rows() {
+    let world = |seed| run(&Plan { has_manual_edits: false, ..brief(seed) }, false);
     let goals = [
-        CoverageGoal::FollowedPrevious,
-        CoverageGoal::PreviousFollowed,
         CoverageGoal::SuccessorTook,
         CoverageGoal::KeptAway,
         CoverageGoal::CooldownTook,

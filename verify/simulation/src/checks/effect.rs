@@ -7,7 +7,6 @@ use spindle_protocol::{Change, Row, Succession, TermId};
 
 use super::{fenced, later_terms, other_rows};
 use crate::checks::Invariant;
-use crate::format::Format;
 use crate::rows::TABLE;
 
 /// One transaction's effect on one lock.
@@ -59,20 +58,18 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// Returns the purpose of an instance's commit, with terms as that format writes them.
-    pub(crate) fn of(change: &Change, format: Format) -> Purpose {
+    /// Returns the purpose of an instance's commit.
+    pub(crate) fn of(change: &Change) -> Purpose {
         match change.clone() {
             Change::Insert { .. } => Purpose::Insert,
             Change::Takeover { seen, over_leftover, .. } => {
-                let seen = Row { writer: format.written(&seen.writer), ..seen };
                 Purpose::Takeover { seen, over_leftover }
             }
-            Change::Heartbeat { term, .. } => Purpose::Heartbeat(format.written_term(&term)),
+            Change::Heartbeat { term, .. } => Purpose::Heartbeat(term),
             Change::Release { term, next, .. } => {
-                Purpose::Release { term: format.written_term(&term), next }
+                Purpose::Release { term, next }
             }
             Change::Evict { keep_away, .. } => Purpose::Evict { keep_away },
-            // The world that reads and writes has one format.
             Change::BeginRead { seen: None, .. } => Purpose::Insert,
             Change::BeginRead { seen: Some(seen), .. } => {
                 Purpose::Takeover { seen, over_leftover: false }

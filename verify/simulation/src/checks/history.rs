@@ -10,7 +10,6 @@ use spindle_protocol::{Row, Timestamp, Writer};
 use super::reserved::Reservations;
 use super::{Effect, Invariant, Past, Purpose, other_rows};
 use crate::coverage::CoverageGoal;
-use crate::format::Format;
 use crate::instance::Instance;
 use crate::rows::{TABLE, decode, timestamp};
 use crate::timeline::Timeline;
@@ -26,10 +25,10 @@ pub(crate) struct History {
     begun: BTreeMap<(String, u64), Writer>,
     /// The published terms that still have to be found among them.
     published: BTreeMap<(String, u64), Writer>,
-    /// The contender of each process for each lock.
-    contenders: BTreeMap<(usize, String), Contender>,
-    /// The instance that began the latest term of each lock.
-    holders: BTreeMap<String, Contender>,
+    /// The id of the contender of each process for each lock.
+    contenders: BTreeMap<(usize, String), String>,
+    /// The id of the instance that began the latest term of each lock.
+    holders: BTreeMap<String, String>,
     /// The highest token of the terms that began, by lock.
     latest: BTreeMap<String, Timestamp>,
     /// The terms that were published after a later one of their lock: lock, token, the later token.
@@ -39,17 +38,10 @@ pub(crate) struct History {
     reserved: Reservations,
 }
 
-#[derive(Clone, Debug)]
-struct Contender {
-    id: String,
-    format: Format,
-}
-
 impl History {
     pub(crate) fn new(instances: &[Arc<Instance>]) -> History {
         let contender = |it: &Arc<Instance>| {
-            let contender = Contender { id: it.plan.id.clone(), format: it.format };
-            ((it.process, it.lock_name.clone()), contender)
+            ((it.process, it.lock_name.clone()), it.plan.id.clone())
         };
         let contenders = instances.iter().map(contender).collect();
         History { contenders, ..History::default() }
@@ -157,12 +149,11 @@ impl History {
         if *purpose == Purpose::Sweep && keys.contains(lock) {
             return Err((Invariant::I6, context("a sweep removed the lock row".to_string())));
         }
-        let contender = by.and_then(|by| self.contenders.get(&(by, lock.clone()))).cloned();
         // An edit is nobody's.
-        let id = contender.as_ref().map(|contender| contender.id.clone()).unwrap_or_default();
-        let holder = self.holders.get(lock).cloned();
-        let holders_id = holder.as_ref().map(|holder| &*holder.id);
-        let reserved = self.reserved.committed(at, effect, &id, holders_id);
+        let contender = by.and_then(|by| self.contenders.get(&(by, lock.clone()))).cloned();
+        let id = contender.clone().unwrap_or_default();
+        let holder = self.holders.get(lock).map(String::as_str);
+        let reserved = self.reserved.committed(at, effect, &id, holder);
         let reserved = reserved.map_err(|what| (Invariant::Reserved, context(what)))?;
         reserved.into_iter().for_each(|goal| timeline.saw(goal));
         note(purpose, row.as_ref(), timeline);
@@ -181,8 +172,6 @@ impl History {
                 timeline.saw(CoverageGoal::SuccessorTook);
             }
             if let Some(taker) = contender {
-                let followed = holder.and_then(|holder| followed(holder.format, taker.format));
-                followed.into_iter().for_each(|goal| timeline.saw(goal));
                 self.holders.insert(lock.clone(), taker);
             }
             let before = self.latest.insert(lock.clone(), row.token);
@@ -222,15 +211,6 @@ impl History {
             _ => Value::Null,
         };
         Some(decode(lock, &COLUMNS, &COLUMNS.map(value)).row())
-    }
-}
-
-/// Tells which version's term came after which.
-fn followed(holder: Format, taker: Format) -> Option<CoverageGoal> {
-    match (holder, taker) {
-        (Format::Previous, Format::Present) => Some(CoverageGoal::FollowedPrevious),
-        (Format::Present, Format::Previous) => Some(CoverageGoal::PreviousFollowed),
-        _ => None,
     }
 }
 

@@ -97,7 +97,7 @@ impl Checks {
                 if self.unknown[instance.who].take().is_some_and(|unknown| unknown == writer) {
                     timeline.saw(CoverageGoal::UnknownApplied);
                 }
-                self.history.published(lock, token, instance.format.written(&writer));
+                self.history.published(lock, token, writer.clone());
             }
         }
         if held.is_some() {

@@ -1,4 +1,4 @@
-//! A reservation by a release or an eviction is kept, by whatever version reads the row.
+//! A reservation by a release or an eviction is kept.
 
 use std::collections::BTreeMap;
 

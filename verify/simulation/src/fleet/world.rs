@@ -16,7 +16,6 @@ use super::checks::{FleetChecks, What};
 use super::plan::FleetPlan;
 use crate::checks::Invariant;
 use crate::coverage::CoverageGoal;
-use crate::format::Format;
 use crate::load::Bounds;
 use crate::machine::lock;
 use crate::network::{Conditions, Network};
@@ -192,7 +191,7 @@ impl FleetWorld {
 }
 
 fn reach(network: &Arc<Network>, line: usize) -> Reach {
-    Reach { network: Arc::clone(network), line, format: Format::Present }
+    Reach { network: Arc::clone(network), line }
 }
 
 /// Something that a life does or has; over when it is dropped.

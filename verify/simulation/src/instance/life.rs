@@ -131,7 +131,7 @@ fn stepped(world: &Arc<World>, instance: &Instance) {
 /// Writes under the term now, or much later, after it is long over.
 fn write(world: &Arc<World>, instance: &Instance, term: &Term) {
     let (network, term) = (Arc::clone(&world.network), term.clone());
-    let reach = Reach { network, line: instance.process, format: instance.format };
+    let reach = Reach { network, line: instance.process };
     let lease = instance.timing().lease;
     let (decided_early, think, serial) = world.random(|random| {
         let early = if random.random_bool(0.3) { random.random_range(0.0..3.0) } else { 0.0 };

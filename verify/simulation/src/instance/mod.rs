@@ -10,7 +10,6 @@ use spindle::simulation::Member;
 use spindle::{CancellationToken, FencingToken, Term};
 use spindle_protocol::{Succession, Timing};
 
-use crate::format::Format;
 use crate::machine::{Clocks, lock};
 use crate::plan::MemberPlan;
 
@@ -24,8 +23,6 @@ pub(crate) struct Instance {
     pub(crate) process: usize,
     /// The batcher of its process that sends for it; all of them share a budget.
     pub(crate) batcher: usize,
-    /// How it writes rows and understands them.
-    pub(crate) format: Format,
     pub(crate) plan: MemberPlan,
     pub(crate) clocks: Arc<Clocks>,
     pub(crate) state: Mutex<State>,

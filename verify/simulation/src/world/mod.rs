@@ -11,7 +11,6 @@ use spindle::{CancellationToken, FencingToken, LockTable, simulation};
 use spindle_protocol::Timing;
 
 use crate::checks::{BYSTANDERS, Checks, bystander_row};
-use crate::format::Format;
 use crate::instance::Instance;
 use crate::load::Bounds;
 use crate::machine::{Clocks, lock};
@@ -32,14 +31,12 @@ fn instances(plan: &Plan) -> Vec<Arc<Instance>> {
             let who = instances.len();
             let process = if plan.together { index } else { who };
             let clocks = clocks.entry(process).or_insert_with(|| Clocks::new(member.rate).into());
-            let is_previous = plan.mixed && process % 2 == 1;
             instances.push(Arc::new(Instance {
                 who,
                 lock,
                 lock_name: of.name.clone(),
                 process,
                 batcher: lock % plan.batchers(),
-                format: if is_previous { Format::Previous } else { Format::Present },
                 plan: member.clone(),
                 clocks: Arc::clone(clocks),
                 state: Mutex::default(),
@@ -100,13 +97,10 @@ impl World {
             Some(Arc::clone(&checks)),
         );
         let network = Arc::new(network);
-        let format =
-            |process| instances.iter().find(|it| it.process == process).map(|it| it.format);
         let tables = |process: usize| match &network.server {
             Some(server) => vec![server.table(process).clone()],
             None => {
-                let format = format(process).unwrap_or(Format::Present);
-                let reach = Reach { network: Arc::clone(&network), line: process, format };
+                let reach = Reach { network: Arc::clone(&network), line: process };
                 simulation::tables(reach, plan.batchers())
             }
         };
