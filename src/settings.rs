@@ -326,9 +326,8 @@ impl LockBuilder {
     /// what came of that. It hands nothing to one that it has seen let go of the lock since that
     /// one joined. So a higher contender whose task keeps failing doesn't make the lock flap, and
     /// one that has resigned isn't handed the lock back. One may lose the lock without letting go,
-    /// by late heartbeats or an eviction. It is handed the lock back once this one has led for a lease,
-    /// and never while it is [kept away](crate::operate::Evict::keep_away). A leader that has handed
-    /// over backs off for a lease, then contends anew.
+    /// by late heartbeats or an eviction. It is handed the lock back once this one has led for a lease.
+    /// A leader that has handed over backs off for a lease, then contends anew.
     pub fn preempt(mut self) -> LockBuilder {
         self.preempts = true;
         self

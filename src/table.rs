@@ -299,25 +299,22 @@ impl LockTable {
     ///
     /// So at any instant at most one instance still believes that it holds. From now on the
     /// evicted term's fenced writes are refused. The evicted instance contends again like any
-    /// other, unless it is [kept away](Evict::keep_away).
+    /// other. Name another for the lock with [`seize`](LockTable::seize) to keep it from that one.
     ///
     /// Nothing is sent before it is awaited. It gives the holder whose term it was; nothing if the
     /// row names no one, in which case nothing was written. The column `info` then reads
     /// `evicted by …: …`, where the table has it.
     ///
     /// ```no_run
-    /// # use std::time::Duration;
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
-    /// table.evict("jobs").await?;
-    /// let ten_minutes = Duration::from_secs(600);
-    /// table.evict("jobs").by("alice").reason("bad deploy").keep_away(ten_minutes).await?;
+    /// table.evict("jobs").by("alice").reason("bad deploy").await?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a name that no lock can have, or a mark or time
+    /// [`is_config`](crate::Error::is_config) for a name that no lock can have, or a mark
     /// that can't work. [`is_outcome_unknown`](crate::Error::is_outcome_unknown) if no answer came,
     /// where [`inspect`](LockTable::inspect) tells. Otherwise the reason why it could not be done
     /// within 5 s.
@@ -366,8 +363,7 @@ impl LockTable {
     ///
     /// Only a vacant lock's: never held, released, or expired by Spanner's clock and its holder's
     /// own lease. A lock stays as it is if it is held, evicted and not yet run out, or promised to
-    /// a successor. It also stays during the cooldown after a run, and while its last holder is
-    /// kept away. So does an unreleased one whose row tells no lease, in a table without
+    /// a successor. It also stays during the cooldown after a run. So does an unreleased one whose row tells no lease, in a table without
     /// `lease_ms`: nobody can say whether its holder still believes in it. All of it is one
     /// transaction, which looks at the row again.
     ///

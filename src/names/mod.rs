@@ -145,8 +145,8 @@ pub(crate) fn check_id(id: &str) -> Result<(), String> {
     if id.is_empty() || id.len() > ID_BYTES_MAX {
         return Err(format!("id of {} bytes; expected 1 to {ID_BYTES_MAX}", id.len()));
     }
-    if id.starts_with(['>', '!']) || id.chars().any(char::is_control) {
-        return Err(format!("id {id:?} starts with `>` or `!` or has a control character"));
+    if id.starts_with('>') || id.chars().any(char::is_control) {
+        return Err(format!("id {id:?} starts with `>` or has a control character"));
     }
     Ok(())
 }

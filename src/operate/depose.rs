@@ -4,14 +4,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_protocol::{
-    Answer, Change, KEEP_AWAY_MAX, Rejection, StoredRow, Succession, Timestamp,
-};
+use spindle_protocol::{Answer, Change, Rejection, StoredRow, Succession, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use crate::error::{Error, Result};
 use crate::names::{check_id, check_not_shard_count};
-use crate::settings::check_limit;
 use crate::store::{PAUSE, REQUEST_LIMIT, Table};
 use crate::token::FencingToken;
 
@@ -38,7 +35,6 @@ pub struct Deposed {
 #[must_use = "an eviction does nothing until it is awaited"]
 pub struct Evict {
     deposition: Deposition,
-    keep_away: Option<Duration>,
 }
 
 /// A seizure, made by [`LockTable::seize`](crate::LockTable::seize). Await it.
@@ -51,7 +47,7 @@ pub struct Seize {
 
 impl Evict {
     pub(crate) fn new(table: Arc<Table>, lock: String) -> Evict {
-        Evict { deposition: Deposition::new(table, lock), keep_away: None }
+        Evict { deposition: Deposition::new(table, lock) }
     }
 
     /// Says in `info` who evicts; a text with `: ` is refused.
@@ -66,25 +62,9 @@ impl Evict {
         self
     }
 
-    /// Keeps the evicted id away for so long, or until the next term begins if that comes first;
-    /// at most an hour.
-    ///
-    /// It counts from the eviction, by Spanner's clock. All instances of that id keep away, and
-    /// with no other contender the lock stays vacant for that long. Instances of other
-    /// implementations don't know of it. [`seize`](crate::LockTable::seize) ends it early.
-    pub fn keep_away(mut self, time: Duration) -> Evict {
-        self.keep_away = Some(time);
-        self
-    }
-
     async fn carry_out(self) -> Result<Option<Deposed>> {
-        let Evict { deposition, keep_away } = self;
-        if let Some(time) = keep_away {
-            check_limit("keep away for", time, KEEP_AWAY_MAX)
-                .map_err(|rule| Error::config(format!("lock `{}`: {rule}", deposition.lock)))?;
-        }
-        let info = Some(deposition.mark("evicted")?);
-        deposition.depose(Change::Evict { keep_away, info }).await
+        let info = Some(self.deposition.mark("evicted")?);
+        self.deposition.depose(Change::Evict { info }).await
     }
 }
 

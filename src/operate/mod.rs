@@ -29,5 +29,5 @@ pub use list::LockList;
 pub use observe::Observer;
 pub(crate) use observe::Polls;
 pub(crate) use remove::remove;
-pub use state::{Holding, KeptAway, LockState, Obstacle};
+pub use state::{Holding, LockState, Obstacle};
 pub(crate) use sweep::sweep;

@@ -60,7 +60,6 @@ pub(crate) async fn remove(table: &Table, name: &str) -> Result<bool> {
 fn is_vacant(row: &Row, read_at: Timestamp) -> bool {
     let is_reserved = match row.writer.names() {
         Named::Successor(_) | Named::Cooldown if row.is_released() => row.lease.is_none(),
-        Named::KeptAway { keep_away, .. } => row.token + keep_away > read_at,
         _ => false,
     };
     let is_owed = !row.is_released() && row.lease.is_none();
@@ -109,20 +108,17 @@ mod tests {
     #[test]
     fn a_row_is_removed_only_if_it_protects_nobody() {
         let term = || Writer::term("a", Nonce { instance: 1, attempt: 1 });
-        let kept_away = |seconds| Writer::kept_away("a", Duration::from_secs(seconds));
         let vacant = [
             released(Writer::nobody(), None),
             released(Writer::cooldown(), Some(100)),
             released(Writer::successor("b"), Some(10)),
             row(10, term(), Some(10)),
             row(10, Writer::nobody(), Some(10)),
-            row(10, kept_away(100), Some(10)),
         ];
         let kept = [
             row(9, term(), Some(10)),
             row(9, Writer::nobody(), Some(10)),
             row(3_600, term(), None),
-            row(10, kept_away(101), Some(10)),
             released(Writer::cooldown(), Some(101)),
             released(Writer::cooldown(), None),
             released(Writer::successor("b"), Some(101)),

@@ -28,8 +28,6 @@ pub struct LockState {
     /// The holder's own text, or the mark of what ended its term. That is `evicted by …`,
     /// `seized by …`, or the account of a [`run_once`](crate::LockBuilder::run_once), `run …`.
     pub info: Option<String>,
-    /// The instance that an eviction keeps away, for as long as it does.
-    pub kept_away: Option<KeptAway>,
     /// The obstacle that keeps the next contender waiting, found by
     /// [`inspect`](crate::LockTable::inspect) alone.
     pub obstacle: Option<Obstacle>,
@@ -74,16 +72,6 @@ pub enum Holding {
         /// The id of the instance.
         id: String,
     },
-}
-
-/// An evicted id that does not take the lock for a while.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct KeptAway {
-    /// The id.
-    pub id: String,
-    /// For how much longer.
-    pub remaining: Duration,
 }
 
 /// A takeover of the present token that was begun and not completed.
@@ -189,7 +177,6 @@ impl LockState {
             heartbeat_age: None,
             lease: None,
             info: None,
-            kept_away: None,
             obstacle: None,
             read_at,
             row: None,
@@ -202,7 +189,6 @@ impl LockState {
             heartbeat_age: (!row.is_released()).then_some(age),
             lease: row.lease,
             info,
-            kept_away: kept_away(&row, asked_at),
             row: Some(row),
             ..never_held
         }
@@ -227,18 +213,6 @@ fn holding(row: &Row, asked_at: Timestamp, lease: Duration) -> Holding {
                 Holding::Expired { id: id.to_string() }
             }
         }
-        Named::Nobody | Named::Successor(_) | Named::Cooldown | Named::KeptAway { .. } => {
-            Holding::Evicted
-        }
-    }
-}
-
-fn kept_away(row: &Row, asked_at: Timestamp) -> Option<KeptAway> {
-    match row.writer.names() {
-        Named::KeptAway { id, keep_away } if row.token + keep_away > asked_at => {
-            let remaining = (row.token + keep_away).since(asked_at);
-            Some(KeptAway { id: id.to_string(), remaining })
-        }
-        _ => None,
+        Named::Nobody | Named::Successor(_) | Named::Cooldown => Holding::Evicted,
     }
 }

@@ -1,12 +1,10 @@
 //! The rows left in the table (I8), and their removal.
 
-use std::time::Duration;
-
 use spindle::Holding;
 use tokio::time::sleep;
 
 use crate::takeover::of_peer;
-use crate::world::{Contender, LEASE, LOCK, PAST, World, cells, pair, timed, until};
+use crate::world::{Contender, LEASE, LOCK, PAST, World, cells, timed, until};
 
 #[tokio::test(start_paused = true)]
 async fn a_hundred_terms_of_no_time_leave_no_row_beside_the_locks() {
@@ -49,51 +47,25 @@ async fn what_crashes_leave_is_gone_once_a_term_lives_and_all_of_it_once_that_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_eviction_leaves_its_mark_and_keeps_the_evicted_away_until_its_time() {
+async fn an_eviction_leaves_its_mark() {
     let world = World::start().await;
-    let a = world.elect("a").await;
-    let away = Duration::from_secs(60);
+    let _a = world.elect("a").await;
     let table = world.table();
-    let evicted = table.evict(LOCK).by("alice").reason("bad deploy").keep_away(away).await;
+    let evicted = table.evict(LOCK).by("alice").reason("bad deploy").await;
     assert_eq!(evicted.unwrap().unwrap().id, "a");
     let state = table.inspect(LOCK).await.unwrap();
     assert_eq!(state.info.as_deref(), Some("evicted by alice: bad deploy"));
     assert_eq!(state.holding, Holding::Evicted);
-    let kept_away = state.kept_away.unwrap();
-    assert_eq!(kept_away.id, "a");
-    assert!(kept_away.remaining > away / 2 && kept_away.remaining <= away);
-
-    a.holds_no_more().await;
-    let (_, waited) = timed(a.holds()).await;
-    assert!(waited >= away - LEASE, "it came back after {waited:?}");
-    assert!(waited <= away + LEASE, "it came back after {waited:?}");
-    assert_eq!(table.inspect(LOCK).await.unwrap().kept_away, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_takes_over_from_the_one_that_is_kept_away_and_ends_that() {
-    let (world, a, b) = pair().await;
-    let hour = Duration::from_secs(3_600);
-    world.table().evict(LOCK).keep_away(hour).await.unwrap().unwrap();
-    let (_, waited) = timed(b.holds()).await;
-    assert!(waited <= LEASE * 2, "others wait for the lease and no more: {waited:?}");
-    b.stop().await;
-    let (_, waited) = timed(a.holds()).await;
-    assert!(waited <= LEASE, "a term has begun since: {waited:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn marks_and_times_that_cannot_work_are_refused() {
+async fn marks_that_cannot_work_are_refused() {
     let world = World::start().await;
     let a = world.elect("a").await;
     let table = world.table();
-    for away in [Duration::ZERO, Duration::from_secs(3_601)] {
-        assert!(table.evict(LOCK).keep_away(away).await.unwrap_err().is_config());
-    }
     assert!(table.evict(LOCK).reason("two\nlines").await.unwrap_err().is_config());
     assert!(table.seize(LOCK).by("x".repeat(2_000)).await.unwrap_err().is_config());
     assert!(a.lock.verify().await.is_ok());
-    assert!(world.lock("!a").build().is_err(), "it would look like one that is kept away");
     table.seize(LOCK).by("bob").await.unwrap();
     let info = table.inspect(LOCK).await.unwrap().info;
     assert_eq!(info.as_deref(), Some("seized by bob"));

@@ -210,7 +210,7 @@ pub enum Command {
         confirmation: Confirmation,
     },
     /// End the holder's term gracefully: the next one begins once its lease has run out.
-    Evict(Evict),
+    Evict(Depose),
     /// Take the lock from its holder at once: for a lease, two may believe that they hold it.
     Seize(Depose),
     /// Take the lock from its holder at once, and give one contender first refusal for 10 s.
@@ -320,16 +320,6 @@ pub struct Depose {
     pub by: Option<String>,
     #[command(flatten)]
     pub confirmation: Confirmation,
-}
-
-#[derive(Debug, Args)]
-pub struct Evict {
-    #[command(flatten)]
-    pub depose: Depose,
-    /// Keep the evicted instance from the lock for this long, an hour at most, unless another term
-    /// begins before.
-    #[arg(long, value_parser = duration, value_name = "TIME")]
-    pub keep_away: Option<Duration>,
 }
 
 #[derive(Debug, Args)]

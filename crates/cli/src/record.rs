@@ -215,13 +215,6 @@ fn next(state: &LockState) -> String {
         }
         _ => "may take it at once".to_string(),
     };
-    let waiting = match &state.kept_away {
-        None => waiting,
-        Some(kept) => {
-            let rest = in_words(kept.remaining);
-            format!("{waiting}; `{}` keeps away for {rest} unless another term begins", kept.id)
-        }
-    };
     match &state.obstacle {
         None => waiting,
         Some(obstacle) => format!(

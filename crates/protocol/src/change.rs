@@ -55,8 +55,6 @@ pub enum Change {
     },
     /// Ends whatever term there is; contenders still wait out its lease.
     Evict {
-        /// How long the evicted id keeps away, unless another term begins before.
-        keep_away: Option<Duration>,
         /// The text left in `info`.
         info: Option<String>,
     },
@@ -262,9 +260,9 @@ impl Change {
                 writes.extend(takeover.filter(|row| row.is_takeover()).map(delete));
                 Ok(writes)
             }
-            Change::Evict { keep_away, info } => {
-                let id = lock_row.and_then(|row| row.writer.id()).ok_or(Rejection::Needless)?;
-                Ok(vec![evict(lock, id, *keep_away, info.as_deref())])
+            Change::Evict { info } => {
+                lock_row.and_then(|row| row.writer.id()).ok_or(Rejection::Needless)?;
+                Ok(vec![evict(lock, info.as_deref())])
             }
             Change::Seize { next, info } => seize(lock, lock_row, next, info.as_deref()),
             Change::Remove { seen, takeovers } => {
@@ -431,11 +429,10 @@ fn free(
 }
 
 /// The heartbeat and the lease stay as they are: contenders still wait them out (I1).
-fn evict(lock: &str, id: &str, keep_away: Option<Duration>, info: Option<&str>) -> Write {
-    let writer = keep_away.map_or_else(Writer::nobody, |keep| Writer::kept_away(id, keep));
+fn evict(lock: &str, info: Option<&str>) -> Write {
     let cells = vec![
         (Column::Token, Cell::CommitTimestamp),
-        (Column::Writer, Cell::Text(writer.as_str().into())),
+        (Column::Writer, Cell::Text(Writer::nobody().as_str().into())),
         (Column::Info, info.map_or(Cell::Null, |info| Cell::Text(info.into()))),
     ];
     Write { key: lock.into(), kind: WriteKind::Update, cells }

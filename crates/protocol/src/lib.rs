@@ -33,8 +33,8 @@ pub use cells::{Cell, Column, LEASE_MAX, StoredRow, Write, WriteKind};
 pub use change::{Change, Holder, Reads};
 pub use instance::Instance;
 pub use row::{
-    KEEP_AWAY_MAX, Named, Nonce, Observation, Row, Succession, TermId, Writer, is_takeover_key,
-    takeover_key, takeover_keys,
+    Named, Nonce, Observation, Row, Succession, TermId, Writer, is_takeover_key, takeover_key,
+    takeover_keys,
 };
 pub use time::{Moment, Timestamp};
 pub use timing::Timing;

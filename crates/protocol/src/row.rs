@@ -36,9 +36,8 @@ impl Nonce {
 
 /// The `writer` column: who holds, or who may hold next.
 ///
-/// `<id>#<nonce>` is a holder's term, `><id>` a named successor, and `>` a lock that cools down. An
-/// evicted holder that keeps away for so long is `!<id>!<milliseconds>`. The empty string is
-/// nobody. Anything else is a holder of another implementation.
+/// `<id>#<nonce>` is a holder's term, `><id>` a named successor, and `>` a lock that cools down. The
+/// empty string is nobody. Anything else is a holder of another implementation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Writer(Arc<str>);
 
@@ -58,13 +57,6 @@ pub enum Named<'a> {
     Successor(&'a str),
     /// No one for a while, and anyone after it.
     Cooldown,
-    /// An instance that was evicted and keeps away for so long, counted from the token.
-    KeptAway {
-        /// Its id.
-        id: &'a str,
-        /// For how long.
-        keep_away: Duration,
-    },
     /// A holder of another implementation.
     Stranger(&'a str),
 }
@@ -72,9 +64,6 @@ pub enum Named<'a> {
 /// Added to the number of an attempt, it marks the second commit of a writer that first stops new
 /// readers. No instance attempts so often.
 const SECOND: u64 = 1 << 32;
-
-/// The longest that an evicted holder can be kept away.
-pub const KEEP_AWAY_MAX: Duration = Duration::from_secs(60 * 60);
 
 impl Writer {
     /// Returns the writer of one term.
@@ -97,12 +86,6 @@ impl Writer {
         Writer(">".into())
     }
 
-    /// Returns the writer of an eviction whose holder keeps away, for [`KEEP_AWAY_MAX`] at most.
-    pub fn kept_away(id: &str, keep_away: Duration) -> Writer {
-        let milliseconds = keep_away.min(KEEP_AWAY_MAX).as_nanos().div_ceil(1_000_000);
-        Writer(format!("!{id}!{milliseconds}").into())
-    }
-
     /// Returns the text in the column.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -116,9 +99,6 @@ impl Writer {
             text => {
                 if let Some(id) = text.strip_prefix('>') {
                     return Named::Successor(id);
-                }
-                if let Some((id, keep_away)) = kept_away(text) {
-                    return Named::KeptAway { id, keep_away };
                 }
                 let term = text.rsplit_once('#');
                 let term = term.and_then(|(id, nonce)| Some((id, Nonce::parse(nonce)?)));
@@ -161,16 +141,6 @@ impl Writer {
             _ => None,
         }
     }
-}
-
-/// Such as `!node-1!600000`. Digits at the end can't be mistaken for a term, which ends in its
-/// nonce. Previous versions take it for another implementation's holder and wait out the lease.
-fn kept_away(text: &str) -> Option<(&str, Duration)> {
-    let (id, milliseconds) = text.strip_prefix('!')?.rsplit_once('!')?;
-    let is_number = !milliseconds.is_empty() && milliseconds.bytes().all(|b| b.is_ascii_digit());
-    let milliseconds = milliseconds.parse().ok().filter(|_| is_number)?;
-    let keep_away = Duration::from_millis(milliseconds);
-    (!id.is_empty() && keep_away <= KEEP_AWAY_MAX).then_some((id, keep_away))
 }
 
 /// The identity of a term: its token and its writer. Neither alone is enough.
@@ -279,7 +249,7 @@ impl Row {
     ///
     /// A holder is owed the longer of its own lease and the contender's (I1), so that a rolling
     /// change of the lease deposes no one. All others owe a named successor its grace, and everyone
-    /// owes a lock that cools down its rest. An evicted holder keeps away for as long as it was told.
+    /// owes a lock that cools down its rest.
     pub fn vacant_from(&self, id: &str, lease: Duration) -> Timestamp {
         let vacant_from = if self.is_released() {
             Timestamp::EPOCH
@@ -291,9 +261,6 @@ impl Row {
                 self.token + self.lease.unwrap_or(lease)
             }
             Named::Cooldown if self.is_released() => self.token + self.lease.unwrap_or(lease),
-            Named::KeptAway { id: evicted, keep_away } if evicted == id => {
-                vacant_from.max(self.token + keep_away)
-            }
             _ => vacant_from,
         }
     }
@@ -370,34 +337,6 @@ mod tests {
         assert_eq!(Writer::from("a#000000000000feed-+3").nonce(), None);
         assert_eq!(Writer::cooldown().names(), Named::Cooldown);
         assert_eq!((Writer::cooldown().id(), Writer::cooldown().successor_id()), (None, None));
-    }
-
-    #[test]
-    fn an_evicted_holder_that_keeps_away_is_told_apart_and_is_a_stranger_to_previous_versions() {
-        let hour = KEEP_AWAY_MAX;
-        for id in ["node-1", "a!b", "!", "x#000000000000feed-3"] {
-            let writer = Writer::kept_away(id, hour * 2);
-            assert_eq!(writer.names(), Named::KeptAway { id, keep_away: hour });
-            let nonce = writer.as_str().rsplit_once('#').map(|(_, nonce)| Nonce::parse(nonce));
-            assert_eq!(nonce.flatten(), None, "`{writer}` would read as a term");
-        }
-        for stranger in ["!", "!!1", "!a!", "!a!+1", "!a!3600001", "!a!99999999999999999999", "!5"]
-        {
-            assert_eq!(Writer::from(stranger).names(), Named::Stranger(stranger));
-        }
-        let term = Writer::term("!a!5", NONCE);
-        assert_eq!(term.names(), Named::Term { id: "!a!5", nonce: NONCE });
-    }
-
-    #[test]
-    fn an_evicted_holder_waits_longer_than_all_others() {
-        let lease = Duration::from_nanos(10);
-        let away = Duration::from_millis(1);
-        let evicted = row(1_000, Writer::kept_away("a", away), Some(lease));
-        assert_eq!(evicted.vacant_from("b", lease), Timestamp(1_010));
-        assert_eq!(evicted.vacant_from("a", lease), Timestamp(1_000_100));
-        let late = Row { heartbeat: Timestamp(2_000_000), ..evicted };
-        assert_eq!(late.vacant_from("a", lease), Timestamp(2_000_010), "its lease counts as well");
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl Version {
     /// The id of the one that holds by it.
     pub fn holder(&self) -> Option<&str> {
         let (id, _nonce) = self.writer.rsplit_once('#')?;
-        (self.heartbeat > 0 && !self.writer.starts_with(['>', '!'])).then_some(id)
+        (self.heartbeat > 0 && !self.writer.starts_with('>')).then_some(id)
     }
 
     /// The id of the one that it was released for.

@@ -1,7 +1,5 @@
 //! The events that a step is noticed to have caused, so that a vacuous exploration is seen as one.
 
-use std::time::Duration;
-
 use spindle_protocol::{Act, Answer, Rejection, Row, Timestamp, Writer};
 
 use crate::history::{Goal, Invariant, Term};
@@ -23,7 +21,6 @@ impl World {
         if row.writer == Writer::nobody() && !row.is_released() {
             self.history.notes.meet(Goal::EvictedWaited);
         }
-        self.note_kept_away(row, writer, at);
         // Without the column there is no grace in the row; each judges by its own lease.
         let too_soon = row.is_released() && at < row.token + row.lease.unwrap_or_default();
         match row.writer.as_str().strip_prefix('>') {
@@ -41,20 +38,6 @@ impl World {
             } else if row.writer.id() == writer.id() {
                 self.history.notes.meet(Goal::TookFormerLife);
             }
-        }
-    }
-
-    /// Read off the text, not asked of the protocol, which is under proof.
-    fn note_kept_away(&mut self, row: &Row, writer: &Writer, at: Timestamp) {
-        let text = row.writer.as_str().strip_prefix('!').and_then(|text| text.rsplit_once('!'));
-        let Some((id, milliseconds)) = text else { return };
-        let keep_away = Duration::from_millis(milliseconds.parse().unwrap_or_default());
-        if Some(id) != writer.id() {
-            self.history.notes.meet(Goal::TookFromKeptAway);
-        } else if at < row.token + keep_away {
-            self.history.notes.breaks(Invariant::KeptAway);
-        } else {
-            self.history.notes.meet(Goal::CameBack);
         }
     }
 

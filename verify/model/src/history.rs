@@ -79,7 +79,6 @@ noted! {
         I8: "I8 a release leaves no takeover row of its own term",
         Grace: "a named successor has its grace",
         Unasked: "nobody takes or keeps what its owner does not want",
-        KeptAway: "an evicted holder keeps away as told",
         Contract: "an instance keeps the proof's contract",
     }
 }
@@ -114,8 +113,6 @@ noted! {
         Lapsed: "a term was left to lapse",
         GivenBack: "an attempt under way was given back, for nobody wanted it any more",
         TookInterfered: "a lock was taken after a manual edit",
-        CameBack: "an evicted holder came back after its time",
-        TookFromKeptAway: "another took over from an evicted holder that keeps away",
         Removed: "the row of a vacant lock was removed",
         WentEarly: "a heartbeat went before it was due",
     }

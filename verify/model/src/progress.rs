@@ -67,8 +67,7 @@ impl World {
     fn time_limit(scenario: &Scenario) -> u16 {
         let lease = ticks(scenario.longest_lease());
         let poll = scenario.members.iter().map(|member| member.timing.poll_interval).max();
-        let away = ticks(scenario.keep_away.unwrap_or_default());
-        3 * lease + away + 6 * ticks(poll.unwrap_or_default()) + 6
+        3 * lease + 6 * ticks(poll.unwrap_or_default()) + 6
     }
 
     /// Returns the world in which the survivor has come to hold.

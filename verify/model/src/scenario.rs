@@ -32,8 +32,6 @@ pub struct Scenario {
     pub late_requests_max: usize,
     /// True if the table has the columns that it may lack.
     pub optional_columns: bool,
-    /// For how long the tool keeps an evicted holder away.
-    pub keep_away: Option<Duration>,
     /// One state in so many is checked for I5; it takes longer than all else together.
     pub progress_checked_one_in: u64,
     /// True if the clocks are so bad that I1 must be found broken.

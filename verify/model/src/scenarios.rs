@@ -3,7 +3,7 @@
 use spindle_protocol::Timing;
 
 use crate::history::Goal;
-use crate::scenario::{Budget, Clock, Member, Scenario, Start, TICK, short_lease, timing};
+use crate::scenario::{Budget, Clock, Member, Scenario, Start, short_lease, timing};
 
 /// Returns the scenarios that run in CI: each is explored to its end.
 pub fn short() -> Vec<Scenario> {
@@ -90,7 +90,6 @@ fn pair() -> Scenario {
         budget: faults(2),
         late_requests_max: 2,
         optional_columns: true,
-        keep_away: None,
         progress_checked_one_in: 64,
         clocks_break_i1: false,
         expected: vec![],
@@ -265,16 +264,6 @@ fn operators() -> Vec<Scenario> {
             ticks: 9,
             budget: Budget { evictions: 1, ..faults(1) },
             expected: vec![Goal::Superseded, Goal::EvictedWaited],
-            ..pair()
-        },
-        // A tool that evicts whoever holds, and keeps it away for longer than its lease.
-        Scenario {
-            name: "kept away",
-            starts: vec![Start::Held],
-            ticks: 10,
-            budget: Budget { evictions: 1, ..faults(1) },
-            keep_away: Some(TICK * 6),
-            expected: vec![Goal::Superseded, Goal::CameBack, Goal::TookFromKeptAway],
             ..pair()
         },
         // A tool that removes the row of a lock that is vacant.

@@ -280,7 +280,7 @@ impl World {
                 self.decide(index, departure.event(index, scenario), scenario);
             }
             Step::Want(index, wanted) => self.decide(index, Event::Contend(wanted), scenario),
-            Step::Evict => self.evict(scenario),
+            Step::Evict => self.evict(),
             Step::Remove => self.remove(),
             Step::LeaveTakeoverRow => self.leave_takeover_row(),
             Step::ManualEdit(hand) => self.interfere(scenario, hand),
@@ -313,9 +313,8 @@ impl World {
         left.faults -= u8::from(is_fault);
     }
 
-    fn evict(&mut self, scenario: &Scenario) {
-        let evict = Change::Evict { keep_away: scenario.keep_away, info: None };
-        self.table.change(self.spanner(), &evict);
+    fn evict(&mut self) {
+        self.table.change(self.spanner(), &Change::Evict { info: None });
     }
 
     /// Lets a tick of Spanner's clock and of everybody's own pass.

@@ -28,7 +28,6 @@ const LEASE: i64 = 5;
 /// A lease of as many nanoseconds, and a look at a row after it or nearly so.
 const TERM: Duration = Duration::from_nanos(LEASE.unsigned_abs());
 const READ_AT: Timestamp = Timestamp(100);
-const KEEP_AWAY: Duration = Duration::from_millis(3);
 
 /// The values that a change is made of. Each takes those that it has a use for.
 #[derive(Clone)]
@@ -92,7 +91,7 @@ impl Case {
             "end-read" => Change::EndRead { term },
             "release" => Change::Release { term, next, displaced, info },
             "end-writing" => Change::EndWriting { first, next, displaced },
-            "evict" => Change::Evict { keep_away: has_option.then_some(KEEP_AWAY), info },
+            "evict" => Change::Evict { info },
             "seize" => Change::Seize { next, info },
             "remove" => Change::Remove { seen, takeovers },
             "sweep" => Change::Sweep { keys: takeovers },
@@ -137,10 +136,7 @@ impl Case {
             state.set(format!("takeover_row {LOCK} {token}"), is_there);
         }
         if self.action == "evict" {
-            // The code names the id that it found; the proof lets it be anyone who doesn't hold.
-            let id = before.get(LOCK).and_then(|row| row.writer.id()).unwrap_or_default();
-            let kept_away = self.given.has_option.then(|| Writer::kept_away(id, KEEP_AWAY));
-            state.set("next", kept_away.unwrap_or(Writer::nobody()));
+            state.set("next", Writer::nobody());
         }
         state
     }
@@ -278,8 +274,7 @@ fn writers() -> Vec<Writer> {
     let other = Writer::term("a", Nonce { instance: 1, attempt: 2 });
     let second = ours().second().expect("a term's");
     let named = [Writer::nobody(), Writer::successor("b"), Writer::cooldown()];
-    let others = [Writer::kept_away("a", KEEP_AWAY), "go".into()];
-    [ours(), other, second].into_iter().chain(named).chain(others).collect()
+    [ours(), other, second].into_iter().chain(named).chain(["go".into()]).collect()
 }
 
 fn row(heartbeat: i64, token: i64, writer: Writer) -> Row {

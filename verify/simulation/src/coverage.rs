@@ -113,14 +113,10 @@ pub enum CoverageGoal {
     ReadTogether,
     /// Several locks were written in one commit.
     WrittenTogether,
-    /// An evicted instance kept away, and another or it itself held after that.
-    KeptAway,
     /// A lock that cooled down was taken when that was over.
     CooldownTook,
     /// The tool removed the row of a vacant lock.
     RemovedByTool,
-    /// The tool kept an evicted holder away, and another held meanwhile.
-    KeptAwayByTool,
     /// A member with shards died.
     MemberCrashed,
     /// A member gave all its shards up and left.

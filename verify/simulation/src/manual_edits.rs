@@ -73,15 +73,10 @@ pub(crate) async fn apply(world: &World, instance: &Instance, edit: ManualEdit) 
     write(world, name, Purpose::ManualEdits, vec![mutation]).await;
 }
 
-/// Ends a term as the library's `evict` does: whoever wants the lock still waits out the lease, and
-/// sometimes the evicted waits longer.
+/// Ends a term as the library's `evict` does: whoever wants the lock still waits out the lease.
 pub(crate) async fn evict(world: &World, instance: &Instance) {
-    let lease = instance.timing().lease;
-    let keep_away = world.random(|random| {
-        random.random_bool(0.5).then(|| lease.mul_f64(random.random_range(0.0..1.0)))
-    });
-    let evict = Change::Evict { keep_away, info: Some("evicted by hand".into()) };
-    carry_out(world, &instance.lock_name, Purpose::Evict { keep_away }, &evict).await;
+    let evict = Change::Evict { info: Some("evicted by hand".into()) };
+    carry_out(world, &instance.lock_name, Purpose::Evict, &evict).await;
 }
 
 /// Carries out a change as the operator's tool does, if it judges that it may.

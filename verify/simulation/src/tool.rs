@@ -1,12 +1,10 @@
 //! Somebody with the database and no instance: looks, ends terms, tidies up.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rand::RngExt as _;
 use spindle::{Holding, LockState, LockTable, operate::Deposed};
-use spindle_protocol::Timestamp;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::checks::Invariant;
 use crate::coverage::CoverageGoal;
@@ -53,38 +51,10 @@ pub(crate) async fn work(world: Arc<World>) {
     }
 }
 
-/// Half of the evicted are kept away, for a lease at most.
-async fn evict(world: &Arc<World>, table: &LockTable, name: &str) {
-    let longest = world.plan.longest_lease();
-    let keep_away = world.random(|random| {
-        random.random_bool(0.5).then(|| longest.mul_f64(random.random_range(0.01..1.0)))
-    });
-    let eviction = match keep_away {
-        Some(keep_away) => table.evict(name).keep_away(keep_away),
-        None => table.evict(name),
-    };
-    let Ok(Some(deposed)) = eviction.await else { return };
+async fn evict(world: &World, table: &LockTable, name: &str) {
+    let Ok(Some(deposed)) = table.evict(name).await else { return };
     world.saw(CoverageGoal::Deposed);
     is_deposed(world, table, name, &deposed).await;
-    if let Some(keep_away) = keep_away.filter(|_| !world.plan.has_manual_edits) {
-        tokio::spawn(keeps_away(Arc::clone(world), name.to_string(), deposed, keep_away));
-    }
-}
-
-/// Looks, once that is over, whether the evicted took over from its own eviction before.
-async fn keeps_away(world: Arc<World>, name: String, evicted: Deposed, keep_away: Duration) {
-    sleep(keep_away).await;
-    let by = Timestamp(evicted.by.as_nanoseconds().cast_signed());
-    let just_before = |at: Timestamp| Timestamp(at.0 - 1);
-    let row = world.row_at(&name, just_before(by + keep_away)).await;
-    let Some(row) = row.map(|row| row.row()).filter(|row| row.token > by) else { return };
-    world.saw(CoverageGoal::KeptAwayByTool);
-    let before = world.row_at(&name, just_before(row.token)).await;
-    let followed = before.is_some_and(|before| before.token == Some(by));
-    if followed && row.writer.id() == Some(&*evicted.id) {
-        let what = format!("lock `{name}`: {row:?} came {keep_away:?} too soon after {evicted:?}");
-        world.fail(Invariant::Reserved, what);
-    }
 }
 
 /// A lock's row goes only where nobody has the lock, by what anybody could see.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use spindle::Holding;
 use spindle::operate::Deposed;
 
-use crate::arguments::{Depose, Evict};
+use crate::arguments::Depose;
 use crate::confirm::confirm;
 use crate::failure::{Code, Failure, Result};
 use crate::output::{Output, printable};
@@ -22,8 +22,7 @@ struct Changed<'a> {
     expect: &'a str,
 }
 
-pub async fn evict(place: &Place, out: &Output, evict: &Evict) -> Result<ExitCode> {
-    let Evict { depose, keep_away } = evict;
+pub async fn evict(place: &Place, out: &Output, depose: &Depose) -> Result<ExitCode> {
     let name = &depose.name;
     let holder = holder(place, name).await?;
     let question = format!(
@@ -34,9 +33,6 @@ pub async fn evict(place: &Place, out: &Output, evict: &Evict) -> Result<ExitCod
     let mut act = place.locks.evict(name).by(by(depose));
     if let Some(reason) = &depose.reason {
         act = act.reason(reason);
-    }
-    if let Some(time) = keep_away {
-        act = act.keep_away(*time);
     }
     let deposed = act.await?;
     let expect = match &deposed {

@@ -55,7 +55,7 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
         Command::Sweep { confirmation } => {
             tidy_up::sweep(&reach().await?, &out, &confirmation).await
         }
-        Command::Evict(evict) => depose::evict(&reach().await?, &out, &evict).await,
+        Command::Evict(depose) => depose::evict(&reach().await?, &out, &depose).await,
         Command::Seize(seize) => depose::seize(&reach().await?, &out, &seize, None).await,
         Command::ResignTo(ResignTo { depose, id }) => {
             depose::seize(&reach().await?, &out, &depose, Some(&id)).await

@@ -1,7 +1,5 @@
 //! A table of ten thousand locks in every state, some with names that nobody expects.
 
-use std::time::Duration;
-
 use spindle_emulator::engine::{Mutation, Timestamp};
 use spindle_protocol::Writer;
 
@@ -78,8 +76,7 @@ fn cells(now: Timestamp, number: usize) -> Cells {
         13 => released(Writer::nobody(), None, Some("seized by ada@ops: it hangs")),
         14 => released(Writer::successor("node-7"), Some(600_000), None),
         15 => released(Writer::cooldown(), Some(3_600_000), Some("run 1 ok 200ms node-1")),
-        16 => evicted(Writer::nobody()),
-        17 => evicted(Writer::kept_away(&id, Duration::from_secs(600))),
+        16 | 17 => evicted(Writer::nobody()),
         18 => Cells { heartbeat: Some(before(now, 900_000)), ..held(now, &id, None) },
         _ => Cells { writer: Writer::from("7d9c8f54b8-go"), ..held(now, &id, None) },
     }

@@ -106,8 +106,6 @@ pub struct Contest {
     holder: Option<String>,
     /// True if that is this one, and it has sent a release.
     let_go: bool,
-    /// The one that an operator keeps away, and until when.
-    kept_away: Option<(String, Timestamp)>,
     /// The past of each one that held the lock, or was promised it.
     past: BTreeMap<String, Past>,
     /// The last successor, and since when it is a member.
@@ -135,7 +133,6 @@ impl Contest {
             last: None,
             holder: None,
             let_go: false,
-            kept_away: None,
             past: BTreeMap::new(),
             successor: None,
         }
@@ -176,9 +173,6 @@ impl Contest {
                 (self.holder, self.let_go) = (Some(id.to_string()), false);
             }
             Named::Successor(id) if is_released => self.had_turn(id, row.token),
-            Named::KeptAway { id, keep_away } => {
-                self.kept_away = Some((id.to_string(), row.token + keep_away));
-            }
             _ => {}
         }
         let holder = self.holder.clone();
@@ -187,7 +181,6 @@ impl Contest {
         }
         let is_own = holder.as_ref() == Some(&self.id);
         self.last = match row.writer.names() {
-            Named::KeptAway { id, .. } => Some(LastHolder::Evicted(id.to_string())),
             // An evicted holder is not named: it is the one that was seen before.
             Named::Nobody if !is_released => holder.map(LastHolder::Evicted),
             // A release that this one didn't send is a seizure.
@@ -238,20 +231,15 @@ impl Contest {
     /// It has had its turn once it has let go of the lock, or a release was sent for its sake, whatever
     /// came of that. So a member whose task keeps failing gets the lock once in a term of its
     /// membership, and not again and again. One that lost the lock without letting go, by late
-    /// heartbeats or an eviction, gets it back once this one has led for a lease. One that an operator
-    /// keeps away gets it no sooner than that is over.
+    /// heartbeats or an eviction, gets it back once this one has led for a lease.
     pub fn successor(&mut self, members: &[Ranked], read_at: Timestamp) -> Option<String> {
         let past = |id: &str| self.past.get(id).copied().unwrap_or_default();
         let is_settled = read_at.since(past(&self.id).held) >= self.lease;
-        let is_kept_away = |id: &str| {
-            self.kept_away.as_ref().is_some_and(|(kept, until)| kept == id && read_at < *until)
-        };
         let is_new = |member: &&Ranked| {
             let Past { held, had_turn } = past(&member.id);
             member.rank > self.rank
                 && had_turn < member.since
                 && (held < member.since || is_settled)
-                && !is_kept_away(&member.id)
         };
         let candidates = members.iter().filter(is_new);
         let first = candidates.min_by_key(|member| (Reverse(member.rank), &member.id))?;

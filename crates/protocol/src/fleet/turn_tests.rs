@@ -118,17 +118,6 @@ fn a_hand_over_of_unknown_outcome_counts_as_one() {
 }
 
 #[test]
-fn one_that_is_kept_away_is_handed_nothing_until_that_is_over() {
-    let minutes = Duration::from_secs(120);
-    let kept_away = Writer::kept_away("b", minutes);
-    let row = Row { heartbeat: at(14), token: at(20), writer: kept_away, lease: None };
-    let mut contest = successor_of(row);
-    assert_eq!(contest.successor(&joined(5), at(139)), None);
-    assert_eq!(contest.successor(&joined(25), at(139)), None, "nor in a new life");
-    assert_eq!(contest.successor(&joined(5), at(140)).as_deref(), Some("b"));
-}
-
-#[test]
 fn a_lock_that_is_promised_to_a_contender_is_its_own_to_take() {
     let mut contest = Contest::new("a", 1, &Timing::from_lease(LEASE));
     let (heartbeat, token) = (Timestamp::EPOCH, Timestamp(9));

@@ -1,7 +1,5 @@
 //! The effect of a commit on a lock, and what it was for.
 
-use std::time::Duration;
-
 use spindle_emulator::engine::Mutation;
 use spindle_protocol::{Change, Row, Succession, TermId};
 
@@ -49,9 +47,7 @@ pub(crate) enum Purpose {
     Sweep,
     /// A write of the term's owner in the same database.
     Fenced(TermId),
-    Evict {
-        keep_away: Option<Duration>,
-    },
+    Evict,
     /// A leftover of a peer of another implementation.
     Peer,
     ManualEdits,
@@ -66,10 +62,8 @@ impl Purpose {
                 Purpose::Takeover { seen, over_leftover }
             }
             Change::Heartbeat { term, .. } => Purpose::Heartbeat(term),
-            Change::Release { term, next, .. } => {
-                Purpose::Release { term, next }
-            }
-            Change::Evict { keep_away, .. } => Purpose::Evict { keep_away },
+            Change::Release { term, next, .. } => Purpose::Release { term, next },
+            Change::Evict { .. } => Purpose::Evict,
             Change::BeginRead { seen: None, .. } => Purpose::Insert,
             Change::BeginRead { seen: Some(seen), .. } => {
                 Purpose::Takeover { seen, over_leftover: false }

@@ -27,8 +27,6 @@ pub(crate) struct History {
     published: BTreeMap<(String, u64), Writer>,
     /// The id of the contender of each process for each lock.
     contenders: BTreeMap<(usize, String), String>,
-    /// The id of the instance that began the latest term of each lock.
-    holders: BTreeMap<String, String>,
     /// The highest token of the terms that began, by lock.
     latest: BTreeMap<String, Timestamp>,
     /// The terms that were published after a later one of their lock: lock, token, the later token.
@@ -40,9 +38,8 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn new(instances: &[Arc<Instance>]) -> History {
-        let contender = |it: &Arc<Instance>| {
-            ((it.process, it.lock_name.clone()), it.plan.id.clone())
-        };
+        let contender =
+            |it: &Arc<Instance>| ((it.process, it.lock_name.clone()), it.plan.id.clone());
         let contenders = instances.iter().map(contender).collect();
         History { contenders, ..History::default() }
     }
@@ -151,9 +148,8 @@ impl History {
         }
         // An edit is nobody's.
         let contender = by.and_then(|by| self.contenders.get(&(by, lock.clone()))).cloned();
-        let id = contender.clone().unwrap_or_default();
-        let holder = self.holders.get(lock).map(String::as_str);
-        let reserved = self.reserved.committed(at, effect, &id, holder);
+        let id = contender.unwrap_or_default();
+        let reserved = self.reserved.committed(at, effect, &id);
         let reserved = reserved.map_err(|what| (Invariant::Reserved, context(what)))?;
         reserved.into_iter().for_each(|goal| timeline.saw(goal));
         note(purpose, row.as_ref(), timeline);
@@ -170,9 +166,6 @@ impl History {
         {
             if successor_of(purpose) == Some(&*id) {
                 timeline.saw(CoverageGoal::SuccessorTook);
-            }
-            if let Some(taker) = contender {
-                self.holders.insert(lock.clone(), taker);
             }
             let before = self.latest.insert(lock.clone(), row.token);
             if let Some(before) = before.filter(|before| *before >= row.token) {

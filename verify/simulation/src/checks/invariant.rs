@@ -22,8 +22,7 @@ pub enum Invariant {
     I7,
     /// Requests and rows stay bounded.
     I8,
-    /// A named successor has first refusal, nobody takes a lock that cools down, and an evicted instance
-    /// keeps away for as long as it was told to.
+    /// A named successor has first refusal, and nobody takes a lock that cools down.
     Reserved,
     /// An instance keeps the contract of the proof.
     Contract,

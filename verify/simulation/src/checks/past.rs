@@ -82,7 +82,7 @@ impl Past {
                     open.end = Some((open.over().min(at), how));
                 }
             }
-            Purpose::Evict { .. } => end_by_hand(open, at, "evicted"),
+            Purpose::Evict => end_by_hand(open, at, "evicted"),
             Purpose::ManualEdits => match hand(mutations) {
                 Some("deleted") => {
                     end_by_hand(open, at, "deleted");

@@ -1,4 +1,4 @@
-//! A reservation by a release or an eviction is kept.
+//! A reservation by a release is kept.
 
 use std::collections::BTreeMap;
 
@@ -21,17 +21,15 @@ struct Reserved {
 enum Whom {
     Only(String),
     Nobody,
-    AllBut(String),
 }
 
 impl Reservations {
-    /// Takes note of a commit of the instance `id`, or judges it; `holder` began the last term.
+    /// Takes note of a commit of the instance `id`, or judges it.
     pub(super) fn committed(
         &mut self,
         at: Timestamp,
         effect: &Effect,
         id: &str,
-        holder: Option<&str>,
     ) -> Result<Option<CoverageGoal>, String> {
         let Effect { lock, purpose, .. } = effect;
         let reserved = match purpose {
@@ -50,10 +48,6 @@ impl Reservations {
                     Some(Reserved { until: at + *rest, whom: Whom::Nobody })
                 }
             },
-            Purpose::Evict { keep_away: Some(keep_away) } => holder.map(|holder| Reserved {
-                until: at + *keep_away,
-                whom: Whom::AllBut(holder.to_string()),
-            }),
             _ => return Ok(None),
         };
         match reserved {
@@ -74,14 +68,12 @@ impl Reserved {
         let may = match &self.whom {
             Whom::Only(successor) => successor == id,
             Whom::Nobody => false,
-            Whom::AllBut(evicted) => evicted != id,
         };
         if !may && at < self.until {
             return Err(format!("`{id}` took the lock, which was {self:?}"));
         }
         Ok(match &self.whom {
             Whom::Nobody => Some(CoverageGoal::CooldownTook),
-            Whom::AllBut(_) => Some(CoverageGoal::KeptAway),
             Whom::Only(_) => None,
         })
     }
