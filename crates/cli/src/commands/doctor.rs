@@ -339,6 +339,6 @@ mod tests {
     fn no_lease_is_said_to_suit_that_the_readme_advises_against() {
         let milliseconds = Duration::from_millis;
         assert_eq!(lease_min(milliseconds(2)), milliseconds(2_000));
-        assert_eq!(lease_min(milliseconds(100)), milliseconds(3_000));
+        assert_eq!(lease_min(milliseconds(150)), milliseconds(3_000));
     }
 }
