@@ -149,8 +149,26 @@
 //!
 //! Each call that waits, holds or asks Spanner needs a tokio runtime with its timers and its I/O, as
 //! `#[tokio::main]` makes it. Outside of any runtime, or on one without these, it gives an error, which
-//! [`is_config`](Error::is_config). A table of a given client needs no I/O of the caller's runtime. A lock on [a thread of its own](LockBuilder::own_thread) can be run
-//! and acquired anywhere.
+//! [`is_config`](Error::is_config). A table of a given client needs no I/O of the caller's runtime.
+//!
+//! Code that blocks a runtime starves the heartbeats of its locks. Where a service can't rule that out,
+//! it runs its locks on a runtime beside its own; each runtime has a connection and a batcher to itself:
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let table = spindle::LockTable::new("projects/p/instances/i/databases/d", "locktable");
+//! # let cancel = spindle::CancellationToken::new();
+//! use tokio::runtime::Builder;
+//!
+//! // It lives as long as the process does.
+//! let beside = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+//! let lock = table.lock("billing").build()?;
+//! let _entered = beside.enter();
+//! let running = lock.run(cancel);
+//! # drop(running);
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Features
 //!

@@ -55,7 +55,6 @@ pub struct LockBuilder {
     release_limit: Option<Duration>,
     stop_limit: Option<Duration>,
     start_limit: Option<Duration>,
-    own_thread: bool,
     rank: Option<u32>,
     preempts: bool,
     clock: Clock,
@@ -69,7 +68,6 @@ pub(crate) struct Settings {
     pub(crate) info: Option<String>,
     pub(crate) timing: Timing,
     pub(crate) stop_limit: Duration,
-    pub(crate) own_thread: bool,
     /// True if the library itself asks again for what another instance failed at.
     pub(crate) is_repeat: bool,
     pub(crate) rank: Option<Rank>,
@@ -105,7 +103,6 @@ impl LockBuilder {
             release_limit: None,
             stop_limit: None,
             start_limit: None,
-            own_thread: false,
             rank: None,
             preempts: false,
             clock: Clock::system(),
@@ -230,16 +227,6 @@ impl LockBuilder {
     /// most its `at_most`. Nothing else heeds it.
     pub fn start_limit(mut self, limit: Duration) -> LockBuilder {
         self.start_limit = Some(limit);
-        self
-    }
-
-    /// Runs the loop on a thread and a connection of its own, so that code that blocks the
-    /// service's runtime can't starve the heartbeats.
-    ///
-    /// Needs a table whose [`Database`](crate::Database) is a path: the channels of a client that
-    /// was given live on the service's runtime. Costs one thread and one connection.
-    pub fn own_thread(mut self) -> LockBuilder {
-        self.own_thread = true;
         self
     }
 
@@ -398,13 +385,6 @@ impl LockBuilder {
         if info_bytes > INFO_BYTES_MAX {
             return refuse(format!("info of {info_bytes} bytes; at most {INFO_BYTES_MAX}"));
         }
-        if self.own_thread && self.table.spanner.connection.another().is_none() {
-            return refuse(
-                "own thread with a client that was given; give `LockTable::new` the path of the \
-                 database"
-                    .to_string(),
-            );
-        }
         let timing = self.timing().map_err(refusal)?;
         let stop_limit = self.stop_limit.unwrap_or(timing.release_limit.min(STOP_LIMIT_MAX));
         check_limit("stop limit", stop_limit, LEASE_MAX).map_err(refusal)?;
@@ -416,7 +396,6 @@ impl LockBuilder {
             info: self.info.clone(),
             timing,
             stop_limit,
-            own_thread: self.own_thread,
             is_repeat: self.is_repeat,
             clock: self.clock.clone(),
         })

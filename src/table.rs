@@ -557,9 +557,9 @@ impl LockTable {
         LockTable(Arc::new(Table { store, ..table }))
     }
 
-    /// Returns the same table with a batcher of its own, as a lock on a thread of its own has it.
+    /// Returns the same table with a batcher of its own, as another runtime has it.
     #[cfg(all(feature = "__simulation", unix))]
-    pub(crate) fn on_another_thread(&self) -> LockTable {
+    pub(crate) fn on_another_runtime(&self) -> LockTable {
         let table = Table::new(self.0.spanner.connection.clone(), "locktable".to_string());
         LockTable(Arc::new(Table { store: Arc::clone(&self.0.store), ..table }))
     }

@@ -113,11 +113,11 @@ pub fn table(store: impl Store) -> LockTable {
     LockTable::on(Arc::new(Simulated(Arc::new(store))))
 }
 
-/// Returns the same table so many times, each with a batcher of its own: one for a process, and one for
-/// each thread of a lock's own. All share a budget.
+/// Returns the same table so many times, each with a batcher of its own, as each runtime of a process has
+/// it. All share a budget.
 pub fn tables(store: impl Store, batchers: usize) -> Vec<LockTable> {
     let first = table(store);
-    let others = (1..batchers).map(|_| first.on_another_thread()).collect::<Vec<_>>();
+    let others = (1..batchers).map(|_| first.on_another_runtime()).collect::<Vec<_>>();
     std::iter::once(first).chain(others).collect()
 }
 
@@ -185,6 +185,11 @@ impl<S: Store> batch::Store for Simulated<S> {
 
     fn optional_columns(&self) -> OptionalColumns {
         OptionalColumns::ALL
+    }
+
+    /// Virtual time needs no I/O.
+    fn check_runtime(&self, _: &str) -> Result<(), Error> {
+        Ok(())
     }
 
     fn rows(
@@ -345,7 +350,6 @@ impl Member {
             info: None,
             timing,
             stop_limit,
-            own_thread: false,
             is_repeat: false,
             rank: None,
             clock,

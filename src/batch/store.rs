@@ -39,6 +39,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
         limit: Duration,
     ) -> BoxFuture<'_, Result<Vec<Leftovers>>>;
 
+    /// Refuses the caller's runtime where `subject` could send nothing from it.
+    fn check_runtime(&self, subject: &str) -> Result<()>;
+
     /// Returns how requests get there.
     fn channels(&self) -> Channels;
 
@@ -210,6 +213,10 @@ pub(super) mod tests {
 
         fn optional_columns(&self) -> OptionalColumns {
             OptionalColumns::ALL
+        }
+
+        fn check_runtime(&self, _: &str) -> Result<()> {
+            Ok(())
         }
 
         fn rows(

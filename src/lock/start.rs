@@ -14,19 +14,11 @@ use super::rank::RankedContender;
 use crate::error::{Error, Kind, Result};
 use crate::names::subject;
 use crate::runloop::{BatchedRow, Command, Demand, Driver, overdue_limit};
-use crate::settings::Settings;
-use crate::store::{Connection, Table};
 use crate::system::{random, runtime};
 use crate::term::say;
 
 /// A loop that is made, so that it says that it is gone even if never polled.
 type Loop = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Where a loop runs.
-enum Site {
-    OwnThread(Connection),
-    Runtime(Handle),
-}
 
 impl Spindle {
     /// Starts the loop. The returned handle resolves once the loop has ended and the lock is
@@ -81,7 +73,7 @@ impl Spindle {
         done: oneshot::Sender<Result<()>>,
     ) -> Result<()> {
         let settings = self.shared().settings.clone()?;
-        let site = self.site(&settings)?;
+        let runtime = self.runtime(&settings.name)?;
         let inbox = self.inbox(demand)?;
         let published = Arc::clone(&self.shared().published);
         published.health_record().starts(overdue_limit(settings.timing.lease));
@@ -93,40 +85,29 @@ impl Spindle {
         }
         let row_role = self.shared().row_role.clone();
         let runs = self.shared().table.loops.subscribe();
-        let drive = move |table: Arc<Table>| {
-            let release_info = Arc::default();
-            let row = BatchedRow::new(&table, &settings, row_role, Arc::clone(&release_info));
-            let looping: Loop = match settings.rank.clone().zip(wanted) {
-                None => {
-                    let driver = Driver::new(row, settings, published, inbox, random::draw());
-                    Box::pin(Box::new(driver.for_demand(demand, release_info)).run(cancel))
-                }
-                Some((rank, wanted)) => {
-                    let lock = Arc::clone(&published);
-                    let contender =
-                        RankedContender::new(&table, &settings, rank, lock, commands, wanted);
-                    let row = contender.row(row);
-                    let driver = Driver::new(row, settings, published, inbox, random::draw());
-                    Box::pin(contender.beside(driver.for_demand(demand, release_info), cancel))
-                }
-            };
-            async move {
-                looping.await;
-                drop(runs);
-                // Nobody waits any more if it can't be delivered.
-                let _ = done.send(Ok(()));
+        let (table, release_info) = (&self.shared().table, Arc::default());
+        let row = BatchedRow::new(table, &settings, row_role, Arc::clone(&release_info));
+        let looping: Loop = match settings.rank.clone().zip(wanted) {
+            None => {
+                let driver = Driver::new(row, settings, published, inbox, random::draw());
+                Box::pin(Box::new(driver.for_demand(demand, release_info)).run(cancel))
+            }
+            Some((rank, wanted)) => {
+                let lock = Arc::clone(&published);
+                let contender =
+                    RankedContender::new(table, &settings, rank, lock, commands, wanted);
+                let row = contender.row(row);
+                let driver = Driver::new(row, settings, published, inbox, random::draw());
+                Box::pin(contender.beside(driver.for_demand(demand, release_info), cancel))
             }
         };
-        match site {
-            Site::OwnThread(connection) => {
-                let table = Arc::new(Table::new(connection, self.shared().table.name.to_string()));
-                self.start_thread(move || drive(table))
-            }
-            Site::Runtime(runtime) => {
-                runtime.spawn(drive(Arc::clone(&self.shared().table)));
-                Ok(())
-            }
-        }
+        runtime.spawn(async move {
+            looping.await;
+            drop(runs);
+            // Nobody waits any more if it can't be delivered.
+            let _ = done.send(Ok(()));
+        });
+        Ok(())
     }
 
     /// Takes the loop's end of the channel; fails if a loop has it already.
@@ -148,40 +129,12 @@ impl Spindle {
         Err(Error::config(format!("{}: {before}", subject(self.name()))))
     }
 
-    /// Finds where the loop is to run, before anything is taken that a refusal would lose. If the
-    /// system then refuses a thread, no loop of this instance ever runs.
-    fn site(&self, settings: &Settings) -> Result<Site> {
-        let connection = &self.shared().table.spanner.connection;
-        if let Some(connection) = connection.another().filter(|_| settings.own_thread) {
-            return Ok(Site::OwnThread(connection));
-        }
-        let subject = subject(&settings.name);
+    /// Finds the runtime for the loop, before anything is taken that a refusal would lose.
+    fn runtime(&self, lock: &str) -> Result<Handle> {
+        let subject = subject(lock);
         let runtime = runtime(&subject)?;
-        connection.check_runtime(&subject)?;
-        Ok(Site::Runtime(runtime))
-    }
-
-    fn start_thread<F>(&self, drive: impl FnOnce() -> F + Send + 'static) -> Result<()>
-    where
-        F: Future<Output = ()>,
-    {
-        let doing = || format!("lock `{}`: start a thread for its loop", self.name());
-        let failed = |error: std::io::Error| {
-            let source = google_cloud_spanner::Error::io(error);
-            Error::new(Kind::Failed { doing: doing(), source })
-        };
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        std::thread::Builder::new()
-            .name("spindle".to_string())
-            .spawn(move || {
-                // The loop is made before it is polled, and its batcher starts with it.
-                let _entered = runtime.enter();
-                let driving = drive();
-                runtime.block_on(driving);
-            })
-            .map_err(failed)?;
-        Ok(())
+        self.shared().table.store.check_runtime(&subject)?;
+        Ok(runtime)
     }
 }
 

@@ -13,7 +13,7 @@ mod transact;
 
 #[cfg(feature = "admin")]
 pub(crate) use columns::{is_postgresql, is_there};
-pub(crate) use connection::{Connection, REQUEST_LIMIT};
+pub(crate) use connection::REQUEST_LIMIT;
 pub use database::Database;
 pub(crate) use spanner::{read_rows, without_read_timestamp};
 pub(crate) use table::Table;

@@ -93,6 +93,10 @@ impl Store for Spanner {
         self.find_leftovers(locks, limit).boxed()
     }
 
+    fn check_runtime(&self, subject: &str) -> Result<()> {
+        self.connection.check_runtime(subject)
+    }
+
     fn channels(&self) -> Channels {
         self.connection.channels()
     }

@@ -7,6 +7,7 @@ use spindle::testing::Clock;
 use spindle::{CancellationToken, LockTable};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -169,17 +170,22 @@ async fn ranked_contenders_that_nobody_wants_any_more_join_no_more() {
     assert!(requests.total() <= contending + IN_VAIN_MAX, "{:?}", requests.each());
 }
 
-/// In real time: a thread of its own has a clock of its own. A slow machine sends less.
+/// In real time: each runtime has a clock of its own. A slow machine sends less.
 #[test]
-fn locks_on_threads_of_their_own_share_the_bound_on_load() {
+fn locks_on_runtimes_of_their_own_share_the_bound_on_load() {
     let (_elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
     let requests = world.spanner.requests();
     let table = world.table();
     // Nobody comes to hold, so nobody sends heartbeats.
     world.spanner.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::Unavailable)));
     let locks = 20;
-    let run = |n| Contender::run(table.lock(format!("apart-{n}")).lease(LEASE).own_thread());
-    let _contenders: Vec<_> = (0..locks).map(run).collect();
+    let one_worker = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let runtimes: Vec<_> = (0..locks).map(|_| one_worker()).collect();
+    let run = |(n, runtime): (usize, &Runtime)| {
+        let _entered = runtime.enter();
+        Contender::run(table.lock(format!("apart-{n}")).lease(LEASE))
+    };
+    let _contenders: Vec<_> = runtimes.iter().enumerate().map(run).collect();
     let since = tokio::time::Instant::now();
     while requests.get(Rpc::StreamingRead) < locks {
         assert!(since.elapsed() < EVENTUALLY, "{:?}", requests.each());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use spindle::health::{Failing, Role};
 use spindle::simulation::{ClockId, Machine};
-use spindle::{CancellationToken, LockTable, RunHandle, Spindle};
+use spindle::{CancellationToken, RunHandle, Spindle};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::world::{Contender, LOCK, OPTIONAL_COLUMNS, World, timed, until};
@@ -24,15 +24,17 @@ fn run_on(service: &Runtime, lock: &Spindle) -> RunHandle {
 }
 
 #[test]
-fn a_blocked_runtime_loses_its_locks_and_none_on_threads_of_their_own_and_has_lock_says_so() {
+fn a_blocked_runtime_loses_its_locks_and_none_of_a_runtime_beside_it_and_has_lock_says_so() {
     let (elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
-    let (service, table) = (runtime(), world.table());
+    let (service, beside, table) = (runtime(), runtime(), world.table());
     let lock = table.lock(LOCK).lease(LEASE).build().unwrap();
-    let apart = table.lock("apart").lease(LEASE).own_thread().build().unwrap();
+    let apart = table.lock("apart").lease(LEASE).build().unwrap();
     let running = run_on(&service, &lock);
     let cancel = CancellationToken::new();
-    // No runtime is needed to run it.
-    let apart_running = apart.run(cancel.clone());
+    let apart_running = {
+        let _entered = beside.enter();
+        apart.run(cancel.clone())
+    };
     let first = elsewhere.block_on(until("it holds", || lock.has_lock()));
     let of_apart = elsewhere.block_on(until("it holds", || apart.has_lock()));
 
@@ -53,14 +55,6 @@ fn a_blocked_runtime_loses_its_locks_and_none_on_threads_of_their_own_and_has_lo
     service.block_on(apart_running).unwrap();
     assert_eq!(apart.has_lock(), None);
     drop((running, other_running));
-}
-
-#[test]
-fn a_given_client_cannot_serve_a_thread_of_its_own() {
-    let (elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
-    let client = elsewhere.block_on(world.client());
-    let refused = LockTable::new(client, "locktable").lock(LOCK).own_thread().build().unwrap_err();
-    assert!(refused.is_config(), "{refused}");
 }
 
 #[test]

@@ -72,10 +72,7 @@ impl Connection {
     }
 
     pub(crate) fn own(database: String, endpoint: Option<String>) -> Connection {
-        Connection::to(Target::new(database, endpoint), Arc::new(Budget::new()))
-    }
-
-    fn to(target: Result<Target>, budget: Arc<Budget>) -> Connection {
+        let (target, budget) = (Target::new(database, endpoint), Arc::new(Budget::new()));
         let (clients, attempts) = (Mutex::default(), Attempts::new(&budget));
         Connection::of(Origin::Own(Own { target, clients, attempts }), budget)
     }
@@ -87,15 +84,6 @@ impl Connection {
     /// Returns what all that is sent by the library itself is charged to.
     pub(crate) fn budget(&self) -> &Arc<Budget> {
         &self.budget
-    }
-
-    /// Returns another connection to the same place, for a runtime of its own and on the same
-    /// budget; none from a given client, whose channels live on the caller's runtime.
-    pub(crate) fn another(&self) -> Option<Connection> {
-        match &*self.origin {
-            Origin::Given { .. } => None,
-            Origin::Own(own) => Some(Connection::to(own.target.clone(), Arc::clone(&self.budget))),
-        }
     }
 
     /// Returns what is known of the answers of a given client, which can't be replaced.

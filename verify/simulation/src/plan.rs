@@ -161,7 +161,7 @@ impl Plan {
         }
     }
 
-    /// Returns how many batchers each process has, as with locks on threads of their own.
+    /// Returns how many batchers each process has, as one that has locks on several runtimes.
     pub fn batchers(&self) -> usize {
         // Of chance of its own, so that the plans stay as they are.
         SmallRng::seed_from_u64(!self.seed ^ 9).random_range(1..=4)
@@ -176,10 +176,9 @@ impl Plan {
 
     /// Returns the bound within which every lock must have a holder once nothing goes wrong any
     /// more (I5). It counts leases: one until the row is vacant, one for a leftover, and one for a
-    /// resigned holder that backs off. Another lease is for a lock that is reserved or cools down or
-    /// its evicted holder kept away. Then come an attempt and a poll, and Spanner's 10 s for a
-    /// transaction that somebody left open. The last part is the longest pause after polls and
-    /// attempts that failed, 10 s each (I8).
+    /// resigned holder that backs off. Another lease is for a lock that is reserved or cools
+    /// down. Then come an attempt and a poll, and Spanner's 10 s for a transaction that somebody left
+    /// open. The last part is the longest pause after polls and attempts that failed, 10 s each (I8).
     pub fn limit(&self) -> Duration {
         self.longest_lease() * 6 + Duration::from_secs(40)
     }
