@@ -40,8 +40,8 @@ use elector::Elector;
 use probes::Probes;
 use routes::Shared;
 
-/// Longer than a release may take: that of the elector's lock.
-const RELEASE_MAX: Duration = Duration::from_secs(6);
+/// Longer than a release may take: that of the elector's lock, which is tried for a lease of 10 s.
+const RELEASE_MAX: Duration = Duration::from_secs(15);
 
 /// How long those whose terms lapse at the end may take to say so.
 const LAPSE_MAX: Duration = Duration::from_secs(1);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use spindle_emulator::{Effect, Fault, Rpc};
 
 use crate::runs::is_alive;
 use crate::world::{DATABASE, PROGRAM, Running, World, until};
@@ -136,4 +137,26 @@ async fn orphans_that_come_to_a_run_leave_no_zombies() {
     assert!(run.child.try_wait().unwrap().is_none(), "the command still runs");
     drop(run.child.stdin.take());
     run.code().await;
+}
+
+/// What a caller of the program does next depends on whether the lock is free.
+#[tokio::test]
+async fn a_command_that_ended_well_under_a_lock_that_stays_held_has_a_code_of_its_own() {
+    let world = World::start().await;
+    let end = std::env::temp_dir().join(format!("spindle-run-end-{}", std::process::id()));
+    let start = |lock: &str, code: i32| {
+        let script =
+            format!("echo; until [ -e {} ]; do sleep 0.1; done; exit {code}", end.display());
+        world.spawn(&["run", "--lease", "8s", lock, "--", "sh", "-c", &script])
+    };
+    let (mut well, mut badly) = (start("well", 0), start("badly", 3));
+    for run in [&mut well, &mut badly] {
+        run.line().await;
+    }
+    world.emulator.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
+    std::fs::write(&end, "").unwrap();
+    let held = "was not released: others see it as held for";
+    well.end().await.ends(123).complains(held);
+    badly.end().await.ends(3).complains(held);
+    std::fs::remove_file(&end).unwrap();
 }
