@@ -1,7 +1,7 @@
 //! The guards of readers and writers.
 
 use std::ops::Deref;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::OwnedRwLockWriteGuard;
 
@@ -94,26 +94,31 @@ pub(super) struct Reading {
 
 impl Reading {
     pub(super) fn new(table: &Arc<Table>, lock: &str) -> Reading {
-        let mut reads = table.reads.lock().unwrap_or_else(PoisonError::into_inner);
-        *reads.entry(lock.to_string()).or_default() += 1;
-        drop(reads);
+        table.reads.send_modify(|reads| *reads.entry(lock.to_string()).or_default() += 1);
         Reading { table: Arc::clone(table), lock: lock.to_string() }
     }
 
     /// Returns true if there is a read guard of that lock by this table.
     pub(super) fn is_any(table: &Table, lock: &str) -> bool {
-        table.reads.lock().unwrap_or_else(PoisonError::into_inner).contains_key(lock)
+        table.reads.borrow().contains_key(lock)
+    }
+
+    /// Waits until there is no read guard of that lock by this table.
+    pub(super) async fn none_is_left(table: &Table, lock: &str) {
+        // The table keeps the sender.
+        let _ = table.reads.subscribe().wait_for(|reads| !reads.contains_key(lock)).await;
     }
 }
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        let mut reads = self.table.reads.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = reads.get_mut(&self.lock) {
-            *count -= 1;
-            if *count == 0 {
-                reads.remove(&self.lock);
+        self.table.reads.send_modify(|reads| {
+            if let Some(count) = reads.get_mut(&self.lock) {
+                *count -= 1;
+                if *count == 0 {
+                    reads.remove(&self.lock);
+                }
             }
-        }
+        });
     }
 }

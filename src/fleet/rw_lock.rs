@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use super::failures::Failures;
 use super::rw_guards::{ReadGuard, Reading, WriteGuard};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lock::{Spindle, within};
 use crate::names::{check_part, readers_prefix, subject, writer_key};
 use crate::runloop::{RowRole, WritersTurns};
@@ -35,7 +35,8 @@ const TIDY_LIMIT: Duration = Duration::from_secs(1);
 ///   than those of all writers before it.
 /// - A writer that waits stops new readers, in all processes. Readers that have begun finish.
 /// - The callers of one handle and its clones have their turns in the order of their calls. Readers
-///   between two writers read together.
+///   between two writers read together. A writer begins its turn once nobody reads by the same
+///   [`LockTable`](crate::LockTable), and lets readers pass until then: who reads may read once more.
 ///
 /// # Not promised
 ///
@@ -64,7 +65,7 @@ const TIDY_LIMIT: Duration = Duration::from_secs(1);
 /// let catalogue = table.rw_lock("catalogue").build()?;
 /// let one = catalogue.read().await?;
 /// let other = catalogue.read().await?;
-/// assert!(catalogue.write().await.is_err(), "it would wait for itself");
+/// assert!(catalogue.try_write().await?.is_none());
 /// one.release().await;
 /// other.release().await;
 ///
@@ -170,18 +171,25 @@ impl RwLock {
     /// Stops new readers as soon as no other writes, waits until the others have finished, and begins
     /// to write.
     ///
+    /// Readers of this process, by the same [`LockTable`](crate::LockTable), go first, and new ones are
+    /// stopped only when none of them is left. So readers that overlap without end keep a writer of their
+    /// own process waiting: limit the wait by [`write_within`](RwLock::write_within).
+    ///
     /// If this process dies while it waits, readers go on once its lease is over.
     ///
     /// # Errors
     ///
-    /// As [`read`](RwLock::read). At once [`is_config`](Error::is_config) if there is a read guard of
-    /// the same lock by the same [`LockTable`](crate::LockTable): this process would wait for itself.
+    /// As [`read`](RwLock::read).
+    ///
+    /// # Deadlock
+    ///
+    /// A task that has a read guard and asks to write waits for itself, for ever. Release the read guard
+    /// first.
     ///
     /// # Cancellation safety
     ///
     /// As `read`. Readers go on once the release has arrived.
     pub async fn write(&self) -> Result<WriteGuard> {
-        self.refuse_reader()?;
         let (writer, row) = self.writer();
         self.write_by(&writer, &row).await
     }
@@ -197,7 +205,6 @@ impl RwLock {
     ///
     /// As `write`.
     pub async fn write_within(&self, limit: Duration) -> Result<WriteGuard> {
-        self.refuse_reader()?;
         let (key, (writer, row)) = (&*self.0.writer_row, self.writer());
         let failures = &self.0.failures;
         let trouble =
@@ -218,7 +225,10 @@ impl RwLock {
     ///
     /// As `write`.
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
-        self.refuse_reader()?;
+        runtime(&subject(&self.0.writer_row))?;
+        if self.reads_here() {
+            return Ok(None);
+        }
         let Ok(turn) = Arc::clone(&self.0.queue).try_write_owned() else { return Ok(None) };
         self.0.writers.begins();
         let Inner { table, writer_row, readers, settings, .. } = &*self.0;
@@ -259,14 +269,6 @@ impl RwLock {
 
     fn reading(&self) -> Reading {
         Reading::new(&self.0.table, &self.0.writer_row)
-    }
-
-    fn refuse_reader(&self) -> Result<()> {
-        if !Reading::is_any(&self.0.table, &self.0.writer_row) {
-            return Ok(());
-        }
-        let rule = "this process reads under it, so a write would wait for itself";
-        Err(Error::config(format!("{}: {rule}", subject(&self.0.writer_row))))
     }
 
     /// Deletes the rows of readers that are long gone, now and then; a writer would delete them as

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use spindle_protocol::rw::{Stopped, WriterDecision};
 use spindle_protocol::{Change, Holder, Row, TermId};
+use tokio::sync::OwnedRwLockWriteGuard;
 use tokio::time::{sleep, sleep_until};
 
-use super::rw_guards::WriteGuard;
+use super::rw_guards::{Reading, WriteGuard};
 use super::rw_lock::{Inner, RwLock};
 use crate::batch::{Charge, Need, Repeats};
 use crate::error::{Error, Result};
@@ -48,10 +49,10 @@ impl RwLock {
         (Spindle::in_role(table, settings, RowRole::Writer(Arc::clone(&row))), row)
     }
 
-    /// Writes by this instance, in its turn among the writers of this handle.
+    /// Writes by this instance, in its turn among the callers of this handle.
     pub(super) async fn write_by(&self, writer: &Spindle, row: &WriterRow) -> Result<WriteGuard> {
         runtime(&subject(&self.0.writer_row))?;
-        let turn = Arc::clone(&self.0.queue).write_owned().await;
+        let mut turn = self.turn_to_write().await;
         sleep_until(self.0.writers.begins()).await;
         loop {
             self.0.failures.end();
@@ -59,7 +60,30 @@ impl RwLock {
             if let Some(term) = self.second(&guard, row, true).await? {
                 return Ok(WriteGuard::new(guard, term, turn));
             }
+            if self.reads_here() {
+                guard.release().await;
+                drop(turn);
+                turn = self.turn_to_write().await;
+            }
         }
+    }
+
+    /// Waits for a turn among the callers of this handle, and until nobody reads by this table. Who
+    /// reads may have to read once more before it ends: until then the turn is left to readers.
+    async fn turn_to_write(&self) -> OwnedRwLockWriteGuard<()> {
+        loop {
+            let turn = Arc::clone(&self.0.queue).write_owned().await;
+            if !self.reads_here() {
+                return turn;
+            }
+            drop(turn);
+            Reading::none_is_left(&self.0.table, &self.0.writer_row).await;
+        }
+    }
+
+    /// Returns true if somebody reads by this table, perhaps by another handle.
+    pub(super) fn reads_here(&self) -> bool {
+        Reading::is_any(&self.0.table, &self.0.writer_row)
     }
 
     fn failed(&self, error: &Error) {
@@ -70,7 +94,7 @@ impl RwLock {
     }
 
     /// Waits until nobody reads any more, and begins the writer's own term. Returns nothing if the
-    /// first term is lost, or somebody reads and it `waits` for nobody.
+    /// first term is lost, if somebody reads by this table, or if somebody reads and it `waits` for nobody.
     pub(super) async fn second(
         &self,
         guard: &Guard,
@@ -97,7 +121,7 @@ impl RwLock {
                     return Ok(Some(self.begins(guard, row, first, second)));
                 }
                 Ok(Tried::Lost) => return Ok(None),
-                Ok(Tried::Read(_)) if !waits => return Ok(None),
+                Ok(Tried::Read(_)) if !waits || self.reads_here() => return Ok(None),
                 Ok(Tried::Cleared) => {
                     fruitless = 0;
                     // Three requests a poll at the most (I8).

@@ -1,7 +1,7 @@
 //! A lock table, and what all who use it in this process share.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_protocol::{Answer, Change, StoredRow, Timestamp};
@@ -25,7 +25,7 @@ pub(crate) struct Table {
     pub(crate) spanner: Arc<Spanner>,
     pub(crate) batchers: Batchers,
     /// The number of read guards by this table, by the name of the lock.
-    pub(crate) reads: Mutex<BTreeMap<String, usize>>,
+    pub(crate) reads: watch::Sender<BTreeMap<String, usize>>,
     /// Each loop of an instance has a receiver, for as long as it runs.
     pub(crate) loops: watch::Sender<()>,
 }
@@ -37,7 +37,7 @@ impl Table {
         let columns = Columns::new(&name);
         let spanner = Arc::new(Spanner { connection, name: Arc::clone(&name), columns });
         let store = Arc::clone(&spanner) as Arc<dyn Store>;
-        let (reads, loops) = (Mutex::default(), watch::Sender::new(()));
+        let (reads, loops) = (watch::Sender::default(), watch::Sender::new(()));
         Table { name, store, spanner, batchers, reads, loops }
     }
 
