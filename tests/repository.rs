@@ -221,7 +221,7 @@ fn the_docs_list_the_words_for_how_terms_begin_and_end() {
         let (_, body) = source.split_once(function).unwrap();
         quoted(body.split("\n\n").next().unwrap(), '"').map(str::to_string).collect()
     };
-    let begins: BTreeSet<String> = words("src/term/succession.rs", "fn succession(");
+    let begins: BTreeSet<String> = words("src/term/origin.rs", "fn origin(");
     let ends: BTreeSet<String> = words("src/error/term_end.rs", "fn as_str(");
     let page = fs::read_to_string("docs/operating.md").unwrap();
     let list = |after: &str| {

@@ -126,7 +126,7 @@ impl Waiting {
         self.gathers_until(class).is_some_and(|at| now < at) && !fill_a_request(self.trusted_ops())
     }
 
-    /// Counts from the first that came: an act in the queue waits for those after it once.
+    /// The first act that came sets the moment, so none waits for another one twice.
     pub(super) fn gathers_until(&self, class: Class) -> Option<Instant> {
         let longest = match class {
             Class::Heartbeats => GATHERING_MAX,

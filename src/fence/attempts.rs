@@ -128,7 +128,7 @@ impl Attempts {
     }
 }
 
-/// Says after an abort whether to begin again. The time is bounded around all of it.
+/// Says after an abort whether to begin again. The caller bounds the time of all attempts together.
 #[derive(Debug)]
 struct Aborts {
     attempts: Attempts,

@@ -293,10 +293,10 @@ impl Spindle {
         }
     }
 
-    /// Has the loop measure anew, if there is one.
-    pub(crate) fn measure(&self) {
+    /// Has the loop set its gauges anew, if there is one.
+    pub(crate) fn refresh_gauges(&self) {
         if self.0.started.get().is_some() {
-            // A loop that is gone measures nothing.
+            // A loop that is gone has no gauges.
             let _ = self.0.commands.unbounded_send(Command::Measure);
         }
     }

@@ -210,6 +210,6 @@ impl<'a> Leading<'a> {
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
         self.lock.published().health_record().lead_ended(self.by_itself.take());
-        self.lock.measure();
+        self.lock.refresh_gauges();
     }
 }

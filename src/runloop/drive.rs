@@ -26,7 +26,7 @@ use super::waiters::{End, Heard, Leaving, Occupied, ReleaseNote, WaitMode, Waite
 use crate::error::{Answers, Error, Kind, Outcome, ReleaseOutcome, TermEnd, panic_message};
 use crate::names::{is_of_one_member, subject};
 use crate::settings::Settings;
-use crate::term::{Failing, Log, Published, succession};
+use crate::term::{Failing, Log, Published, origin};
 use crate::token::FencingToken;
 
 /// How many times in a lease a holder reads the clock even if no timer is due. Timers stand still
@@ -512,7 +512,7 @@ impl<R: LockRow> Driver<R> {
                 self.published.began(FencingToken::from_timestamp(token), writer, valid_until);
                 self.held_until = valid_until + self.settings.timing.clock_drift_margin;
                 let displaced = self.displaced.take();
-                let (how, vacant_since) = succession(displaced.as_ref(), &self.settings.id);
+                let (how, vacant_since) = origin(displaced.as_ref(), &self.settings.id);
                 let vacancy = vacant_since.map(|since| token.since(since));
                 let previous = displaced.as_ref().and_then(|(row, _)| row.writer.id());
                 let token = FencingToken::from_timestamp(token);

@@ -3,9 +3,9 @@
 mod health;
 mod health_record;
 mod log;
+mod origin;
 mod published;
 mod silence;
-mod succession;
 mod validity;
 mod watch;
 
@@ -26,9 +26,9 @@ use crate::token::FencingToken;
 pub use health::{Failing, Health, Role, Trouble};
 pub(crate) use health_record::{Failure, FailureLine};
 pub(crate) use log::{Log, say};
+pub(crate) use origin::origin;
 pub(crate) use published::Published;
 pub(crate) use silence::{GivenClient, Silence};
-pub(crate) use succession::succession;
 pub use watch::{TermChange, TermWatch};
 
 /// One holder's unbroken time with the lock. Cheap to clone.

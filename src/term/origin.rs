@@ -5,7 +5,7 @@ use spindle_protocol::{Named, Row, Timestamp};
 /// Returns how the term of `id` came about by displacing this row, which says or doesn't say that it
 /// was seized. That is a word, and since when nobody held, by Spanner's clock: a grace and a cooldown
 /// count, so that it measures hand-overs. A history leaves both out.
-pub(crate) fn succession(
+pub(crate) fn origin(
     displaced: Option<&(Row, bool)>,
     id: &str,
 ) -> (&'static str, Option<Timestamp>) {
@@ -40,10 +40,10 @@ mod tests {
     #[test]
     fn the_displaced_row_says_how_a_term_came_about() {
         let told = |writer, heartbeat, seized| {
-            let (how, since) = succession(Some(&(row(writer, heartbeat), seized)), "a");
+            let (how, since) = origin(Some(&(row(writer, heartbeat), seized)), "a");
             (how, since.map(|since| since.0))
         };
-        assert_eq!(succession(None, "a"), ("first", None));
+        assert_eq!(origin(None, "a"), ("first", None));
         assert_eq!(told("", 0, false), ("released", Some(100)));
         assert_eq!(told(">a", 0, false), ("handed_over", Some(100)));
         assert_eq!(told(">b", 0, false), ("released", Some(100)));
