@@ -155,7 +155,7 @@ impl LockBuilder {
     /// After a crash the lock stays taken for this long. Advised: at least 2 s, or 20 times the
     /// slowest usual commit, whichever is longer. From 100 ms, which is a floor for tests, to a
     /// day. Instances of one lock may differ: a contender waits for the longer of the holder's
-    /// lease and its own. On a table without the column `lease_ms` they must not differ.
+    /// lease and its own.
     pub fn lease(mut self, lease: Duration) -> LockBuilder {
         self.lease = lease;
         self

@@ -39,22 +39,18 @@ impl LockTable {
     /// `locktable`.
     ///
     /// It is one statement, without a semicolon, as Google's clients take it. Other
-    /// implementations of the same table share the first four columns. The other two are optional:
-    /// `lease_ms` is the holder's own lease, `info` what the holder says of itself. Without
-    /// `lease_ms` all instances must use one and the same lease, or two may hold a lock at once.
-    ///
-    /// A role that uses the table needs all of its columns, since the information schema, which is
-    /// asked for them, hides the others.
+    /// implementations of the same table share the first four columns, and don't mind the other two:
+    /// `lease_ms` is the holder's own lease, `info` what the holder says of itself. A table needs all
+    /// of them, and so does a role that uses it.
     pub const DDL: &str = ddl::GOOGLESQL;
 
     /// The same statement for a database of the PostgreSQL dialect.
     pub const DDL_POSTGRESQL: &str = ddl::POSTGRESQL;
 
-    /// The statements that add the optional columns to an older table, in GoogleSQL.
+    /// The statements that add what the table of another implementation lacks, in GoogleSQL.
     pub const DDL_UPGRADE: &str = ddl::GOOGLESQL_UPGRADE;
 
-    /// The statements that add the optional columns to an older table, in a database of the
-    /// PostgreSQL dialect.
+    /// The same statements for a database of the PostgreSQL dialect.
     pub const DDL_UPGRADE_POSTGRESQL: &str = ddl::POSTGRESQL_UPGRADE;
 
     /// Returns the lock table `table` of a database: a path, for services, or a client, for what only
@@ -417,8 +413,7 @@ impl LockTable {
     ///
     /// Writes nothing that stays. It asks if reads tell their time, and asks the information
     /// schema. It reads and writes as a holder does, and reads the whole table, 100 rows at a time.
-    /// A missing optional column is no error: what it returns names it, and the locks whose holder
-    /// has not written its lease.
+    /// What it returns names the locks whose holder has not written its lease.
     ///
     /// # Errors
     ///
@@ -491,10 +486,8 @@ impl LockTable {
         operate::create(&self.0, admin, database).await
     }
 
-    /// Adds the optional columns that the table lacks, `lease_ms` and `info`, and names them.
-    ///
-    /// Instances that run learn of them within a minute. Until then all must use one lease: see
-    /// [`LockTable::DDL_UPGRADE`].
+    /// Adds the columns that the table lacks, and names them. Instances that wait for them begin within
+    /// seconds.
     ///
     /// # Errors
     ///

@@ -20,8 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{
-    self, Channels, CommitOutcome, Leftovers, Need, OptionalColumns, Snapshot, TakeOver, Ticks,
-    Verdict, judge,
+    self, Channels, CommitOutcome, Leftovers, Snapshot, TakeOver, Ticks, Verdict, judge,
 };
 use crate::error::Error;
 pub use crate::operate::{Past, Version};
@@ -177,16 +176,7 @@ impl<S: Store> Simulated<S> {
     }
 }
 
-/// It has every column.
 impl<S: Store> batch::Store for Simulated<S> {
-    fn knows(&self, _: Need, _: Duration) -> BoxFuture<'_, Result<(), Error>> {
-        async { Ok(()) }.boxed()
-    }
-
-    fn optional_columns(&self) -> OptionalColumns {
-        OptionalColumns::ALL
-    }
-
     /// Virtual time needs no I/O.
     fn check_runtime(&self, _: &str) -> Result<(), Error> {
         Ok(())
@@ -199,7 +189,7 @@ impl<S: Store> batch::Store for Simulated<S> {
         limit: Duration,
     ) -> BoxFuture<'_, Result<Snapshot, Error>> {
         let reading = within(limit, self.0.read(keys, ranges));
-        reading.map_ok(|(rows, read_at)| Snapshot { rows, read_at, is_lease_read: true }).boxed()
+        reading.map_ok(|(rows, read_at)| Snapshot { rows, read_at }).boxed()
     }
 
     fn transact(
@@ -355,7 +345,7 @@ impl Member {
             clock,
         };
         let settings = Arc::new(settings);
-        let row = BatchedRow::of(handle, Arc::clone(&table.store), &settings);
+        let row = BatchedRow::of(handle, &settings);
         let row = Watched { row, watch: Arc::new(watch) };
         let driver = Driver::new(row, settings, Arc::clone(&published), inbox, seed);
         (Member { published, commands }, Box::pin(Box::new(driver).run(cancel)))

@@ -312,11 +312,6 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Repeats {
-    /// Returns the state of a user whose last request failed, or not.
-    pub(crate) fn after(has_failed: bool) -> Repeats {
-        Repeats { has_failed: AtomicBool::new(has_failed) }
-    }
-
     /// Waits until the next request may leave. It leaves at once if it repeats no failure.
     pub(crate) async fn turn<'a>(&'a self, budget: &'a Budget, charge: Charge) -> Turn<'a> {
         let is_repeat = self.has_failed.load(Ordering::Relaxed);

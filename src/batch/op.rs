@@ -65,9 +65,9 @@ impl OpKind {
     /// Returns when the term began that a heartbeat prolongs.
     pub(crate) fn term_began(&self) -> Option<Timestamp> {
         match self {
-            OpKind::Change(
-                Change::Heartbeat { term, .. } | Change::KeepWriting { first: term, .. },
-            ) => Some(term.token),
+            OpKind::Change(Change::Heartbeat { term } | Change::KeepWriting { first: term }) => {
+                Some(term.token)
+            }
             _ => None,
         }
     }
@@ -89,10 +89,6 @@ impl OpKind {
             OpKind::Change(Change::Insert { holder, .. } | Change::Takeover { holder, .. }) => {
                 said(holder.info.as_ref())
             }
-            OpKind::Change(
-                Change::Heartbeat { holder: Some(holder), .. }
-                | Change::KeepWriting { holder: Some(holder), .. },
-            ) => said(holder.info.as_ref()),
             OpKind::Change(Change::BeginRead { writer_row, holder, .. }) => {
                 ROW + writer_row.len() * 2 + said(holder.info.as_ref())
             }
@@ -225,7 +221,7 @@ mod tests {
         let limit = Duration::from_secs(1);
         let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
         let term = TermId { token: Timestamp(7), writer };
-        let change = OpKind::Change(Change::Heartbeat { term, holder: None });
+        let change = OpKind::Change(Change::Heartbeat { term });
         let look = OpKind::Observe { is_first: false };
         let (change, _answer) = Op::new("a".into(), change, (limit, limit), (false, 0));
         let (look, _answer) = Op::new("a".into(), look, (limit, limit), (false, 0));

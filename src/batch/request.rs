@@ -38,7 +38,7 @@ impl Reply {
     fn of(error: Option<&Error>) -> Reply {
         match error {
             None => Reply::Answered,
-            // A schema that is wrong was said to be.
+            // Spanner has said what is wrong with a table.
             Some(error) if error.is_answer() || error.is_schema() => Reply::Refused,
             Some(_) => Reply::Silence,
         }
@@ -70,7 +70,7 @@ fn changes(ops: &[Arc<Op>]) -> Vec<(Arc<str>, Change)> {
 }
 
 fn observed(ops: &[Arc<Op>], read: Result<Snapshot>) -> Response {
-    let Snapshot { rows, read_at, is_lease_read } = match read {
+    let Snapshot { rows, read_at } = match read {
         Ok(snapshot) => snapshot,
         Err(error) => return unread(ops, &error),
     };
@@ -80,7 +80,7 @@ fn observed(ops: &[Arc<Op>], read: Result<Snapshot>) -> Response {
         let row = found.map(|row| row.row());
         let answer = Answer::Observed(Observation { row, read_at, wait: Duration::ZERO });
         let is_seized = found.is_some_and(|row| row.is_seized());
-        Some(Outcome { is_lease_read, is_seized, ..Outcome::of(answer) })
+        Some(Outcome { is_seized, ..Outcome::of(answer) })
     };
     let commit = CommitOutcome::Applied { at: read_at };
     Response { outcomes: ops.iter().map(outcome).collect(), reply: Reply::Answered, commit }
@@ -90,14 +90,13 @@ fn observed(ops: &[Arc<Op>], read: Result<Snapshot>) -> Response {
 fn unread(ops: &[Arc<Op>], error: &Error) -> Response {
     let is_alone = ops.len() == 1;
     let outcome = |op: &Arc<Op>| {
-        let stays = is_alone || !op.is_repeat;
+        // A table that is wrong is wrong for each of them.
+        let stays = is_alone || !op.is_repeat || error.is_schema();
         stays.then(|| Outcome::failed(Answer::NotApplied, error.clone()))
     };
     let commit = match error.code() {
         Some(Code::Aborted) => CommitOutcome::Aborted { at_read: true },
         Some(Code::NotFound | Code::FailedPrecondition) => CommitOutcome::Gone,
-        // The two are taken for a wrong key there.
-        _ if error.is_schema() => CommitOutcome::Gone,
         _ => CommitOutcome::NotApplied,
     };
     let outcomes = ops.iter().map(outcome).collect();

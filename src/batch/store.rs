@@ -5,20 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use spindle_protocol::{Answer, Change, Column, Rejection, StoredRow, Timestamp};
+use spindle_protocol::{Answer, Change, Rejection, StoredRow, Timestamp};
 use tokio::time::Instant;
 
 use crate::error::{Error, Outcome, Result};
 
 /// A lock table. Each call is sent once; a single row is a batch of one.
 pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Waits until what a request needs to know of the optional columns is known, in `limit` at
-    /// most. Fails for a table that can't work, except to a term that lives.
-    fn knows(&self, need: Need, limit: Duration) -> BoxFuture<'_, Result<()>>;
-
-    /// Returns which of the optional columns there are; all of them until that is known.
-    fn optional_columns(&self) -> OptionalColumns;
-
     /// Reads the rows of these keys and ranges at one timestamp; those that exist come back in any
     /// order. The end of a range is no part of it.
     fn rows(
@@ -67,52 +60,6 @@ pub(crate) enum Channels {
     Many,
 }
 
-/// The optional columns that are there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OptionalColumns {
-    /// `lease_ms`.
-    pub(crate) lease: bool,
-    pub(crate) info: bool,
-}
-
-impl OptionalColumns {
-    pub(crate) const ALL: OptionalColumns = OptionalColumns { lease: true, info: true };
-
-    /// Returns true if the table has the column.
-    pub(crate) fn has(self, column: Column) -> bool {
-        match column {
-            Column::Heartbeat | Column::Token | Column::Writer => true,
-            Column::LeaseMs => self.lease,
-            Column::Info => self.info,
-        }
-    }
-
-    /// Returns these columns and one more.
-    pub(crate) fn and(self, column: Column) -> OptionalColumns {
-        match column {
-            Column::Heartbeat | Column::Token | Column::Writer => self,
-            Column::LeaseMs => OptionalColumns { lease: true, ..self },
-            Column::Info => OptionalColumns { info: true, ..self },
-        }
-    }
-
-    /// Returns the columns that the table lacks.
-    pub(crate) fn missing(self) -> impl Iterator<Item = Column> {
-        Column::ALL.into_iter().filter(move |column| !self.has(*column))
-    }
-}
-
-/// How much a request needs to know of the columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
-    /// It only reads: it waits for the first answer, not for later ones.
-    Read,
-    /// It begins a term: a column must not be thought missing because of what was true long ago.
-    Begin,
-    /// It belongs to a term that lives, and waits for nothing.
-    KeepOn,
-}
-
 /// The keys of a lock's takeover rows, and true if these are all of them.
 pub(crate) type Leftovers = (Vec<String>, bool);
 
@@ -123,8 +70,6 @@ pub(crate) struct Snapshot {
     pub(crate) rows: Vec<StoredRow>,
     /// Spanner's timestamp of the read.
     pub(crate) read_at: Timestamp,
-    /// True if the leases of the holders were read, too.
-    pub(crate) is_lease_read: bool,
 }
 
 /// The outcome of a transaction with many changes.
@@ -207,14 +152,6 @@ pub(super) mod tests {
     }
 
     impl<F: Fn() -> bool + Send + Sync + 'static> Store for Reads<F> {
-        fn knows(&self, _: Need, _: Duration) -> BoxFuture<'_, Result<()>> {
-            async { Ok(()) }.boxed()
-        }
-
-        fn optional_columns(&self) -> OptionalColumns {
-            OptionalColumns::ALL
-        }
-
         fn check_runtime(&self, _: &str) -> Result<()> {
             Ok(())
         }
@@ -225,8 +162,7 @@ pub(super) mod tests {
             _: Vec<(String, String)>,
             limit: Duration,
         ) -> BoxFuture<'_, Result<Snapshot>> {
-            let snapshot =
-                Snapshot { rows: Vec::new(), read_at: Timestamp(1), is_lease_read: true };
+            let snapshot = Snapshot { rows: Vec::new(), read_at: Timestamp(1) };
             let answer =
                 if (self.0)() { Ok(snapshot) } else { Err(Error::timed_out("read", limit)) };
             async { answer }.boxed()

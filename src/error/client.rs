@@ -14,18 +14,22 @@ pub(crate) fn code(error: &google_cloud_spanner::Error) -> Option<Code> {
 }
 
 /// The part that Spanner says is not there, where it names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     Session,
     /// The database, or its instance.
     Database,
+    Table,
+    /// The column of this name.
+    Column(String),
 }
 
 impl Missing {
-    /// Reads the details of a status, never its text.
+    /// Reads the details of a status, and without them its text, which begins so on every Spanner. A
+    /// table or a column stands in no details.
     pub(crate) fn named_in(error: &google_cloud_spanner::Error) -> Option<Missing> {
         let status = error.status().filter(|status| status.code == Code::NotFound)?;
-        status.details.iter().find_map(|detail| match detail {
+        let resource = status.details.iter().find_map(|detail| match detail {
             StatusDetails::ResourceInfo(resource) => {
                 match resource.resource_type.rsplit(['.', '/']).next() {
                     Some("Session") => Some(Missing::Session),
@@ -34,7 +38,21 @@ impl Missing {
                 }
             }
             _ => None,
-        })
+        });
+        resource.or_else(|| Missing::told_in(&status.message))
+    }
+
+    /// Reads `Table not found: T`, `Column not found in table T: C` and the like.
+    fn told_in(text: &str) -> Option<Missing> {
+        match text.split_once(" not found: ") {
+            Some(("Session", _)) => return Some(Missing::Session),
+            Some(("Database" | "Instance", _)) => return Some(Missing::Database),
+            Some(("Table", _)) => return Some(Missing::Table),
+            _ => {}
+        }
+        let (_, column) = text.strip_prefix("Column not found in table ")?.split_once(": ")?;
+        let column = column.split_whitespace().next()?;
+        Some(Missing::Column(column.trim_matches(['`', '"', '.']).to_string()))
     }
 }
 
@@ -150,5 +168,24 @@ pub(super) mod tests {
             assert_eq!(Missing::named_in(&error), named, "{resource}");
         }
         assert_eq!(Missing::named_in(&service(Code::NotFound)), None);
+    }
+
+    #[test]
+    fn what_no_detail_names_is_told_by_how_the_text_begins_and_no_row_looks_like_it() {
+        let column = Some(Missing::Column("lease_ms".into()));
+        for (code, text, named) in [
+            (Code::NotFound, "Column not found in table locktable: lease_ms", &column),
+            (Code::NotFound, "Column not found in table my.locks: `lease_ms`", &column),
+            (Code::NotFound, "Table not found: locktable", &Some(Missing::Table)),
+            (Code::NotFound, "Row [Table not found: x] in table locktable is missing.", &None),
+            (Code::NotFound, "Transaction not found: 12", &None),
+            (Code::NotFound, "Session not found: projects/p/sessions/s", &Some(Missing::Session)),
+            (Code::NotFound, "Database not found: projects/p", &Some(Missing::Database)),
+            (Code::Unavailable, "Table not found: locktable", &None),
+        ] {
+            let status = Status::default().set_code(code).set_message(text);
+            let error = google_cloud_spanner::Error::service(status);
+            assert_eq!(Missing::named_in(&error), *named, "{text}");
+        }
     }
 }

@@ -9,15 +9,13 @@ use super::kind::Error;
 pub(crate) struct Outcome {
     pub(crate) answer: Answer,
     pub(crate) error: Option<Error>,
-    /// True if a poll read the lease of the row's holder, too.
-    pub(crate) is_lease_read: bool,
     /// True if a poll found a row that says that it was seized.
     pub(crate) is_seized: bool,
 }
 
 impl Outcome {
     pub(crate) fn new(answer: Answer, error: Option<Error>) -> Outcome {
-        Outcome { answer, error, is_lease_read: false, is_seized: false }
+        Outcome { answer, error, is_seized: false }
     }
 
     pub(crate) fn of(answer: Answer) -> Outcome {

@@ -126,12 +126,7 @@ impl Member {
 
     /// Returns a watch on the group, as [`LockTable::members`](crate::LockTable::members) makes it.
     pub fn watch(&self) -> Members {
-        let members = Members::new(Arc::clone(&self.0.table), self.0.group.clone());
-        // A member was checked when it was built.
-        match self.0.own.settings() {
-            Ok(settings) => members.by_lease(settings.timing.lease),
-            Err(_) => members,
-        }
+        Members::new(Arc::clone(&self.0.table), self.0.group.clone())
     }
 
     /// Returns the token of this member's row while it is live by its own clock. Local, as

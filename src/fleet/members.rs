@@ -17,8 +17,7 @@ use crate::token::FencingToken;
 /// The members of a group, as anyone sees them. Made by [`LockTable::members`](crate::LockTable::members).
 ///
 /// A member is live while its lease has not run out, by Spanner's clock. So a member that crashed is
-/// shown until then, and one that has left is not. Where the table has no column `lease_ms`, a member
-/// judges the others by its own lease, and [`LockTable::members`](crate::LockTable::members) by the default of 10 s.
+/// shown until then, and one that has left is not.
 ///
 /// It works only while [`list`](Members::list) or [`next`](Members::next) is awaited: there is no task
 /// behind it. Each poll is one strong read, however many members there are.
@@ -27,8 +26,6 @@ use crate::token::FencingToken;
 pub struct Members {
     table: Arc<Table>,
     group: String,
-    /// The lease of a member whose row tells none: the table lacks the column.
-    lease: Duration,
     polls: Polls,
     reported: Option<Vec<(String, FencingToken)>>,
 }
@@ -53,9 +50,9 @@ impl MemberState {
         self.token.to_datetime()
     }
 
-    fn of(full: StoredRow, lease: Duration, read_at: Timestamp) -> Option<MemberState> {
+    fn of(full: StoredRow, read_at: Timestamp) -> Option<MemberState> {
         let row = full.row();
-        let id = holder(&row, row.lease.unwrap_or(lease), read_at)?.to_string();
+        let id = holder(&row, row.lease.unwrap_or(LEASE_DEFAULT), read_at)?.to_string();
         let token = FencingToken::from_timestamp(row.token);
         let heartbeat_age = read_at.since(row.heartbeat);
         Some(MemberState { id, info: full.info, token, heartbeat_age })
@@ -64,12 +61,7 @@ impl MemberState {
 
 impl Members {
     pub(crate) fn new(table: Arc<Table>, group: String) -> Members {
-        Members { table, group, lease: LEASE_DEFAULT, polls: Polls::new(), reported: None }
-    }
-
-    /// Judges members whose rows tell no lease by this one.
-    pub(super) fn by_lease(self, lease: Duration) -> Members {
-        Members { lease, ..self }
+        Members { table, group, polls: Polls::new(), reported: None }
     }
 
     /// Sets the time from one poll of [`next`](Members::next) to the following one; 1 s by default,
@@ -94,7 +86,7 @@ impl Members {
         check_part("group", &self.group)?;
         let found = poll(&self.table, &[], &[&members_prefix(&self.group)]).await?;
         let (rows, read_at) = (found.rows.into_iter(), found.read_at);
-        Ok(rows.filter_map(|full| MemberState::of(full, self.lease, read_at)).collect())
+        Ok(rows.filter_map(|full| MemberState::of(full, read_at)).collect())
     }
 
     /// Returns the live members: the first time at once, then each time that one has come, gone, or

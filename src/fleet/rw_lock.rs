@@ -44,8 +44,7 @@ const TIDY_LIMIT: Duration = Duration::from_secs(1);
 /// polls. The write that is at work then leaves the lock to the readers of all processes, for a poll and a
 /// quarter. After that, writers of other processes come first. So while the same processes write, a reader
 /// waits no longer than ten polls and a write. New readers then wait for the next writer. It needs the
-/// same poll interval everywhere, and the column `lease_ms`: without it, writers leave the lock to readers
-/// for their lease.
+/// same poll interval everywhere.
 ///
 /// # Costs
 ///

@@ -57,9 +57,7 @@ impl Shards {
     /// and a start of a task is dear.
     ///
     /// Only the process that comes back has to know its id, such as that of a pod in a `StatefulSet`.
-    /// A process that is killed keeps nothing: others have its shards once its lease is over. In a
-    /// table without the column `lease_ms` the shards wait for a lease of the others, whatever the
-    /// limit.
+    /// A process that is killed keeps nothing: others have its shards once its lease is over.
     ///
     /// ```
     /// # use spindle::{Database, LockTable};

@@ -31,8 +31,7 @@ use crate::token::FencingToken;
 ///
 /// - At any instant at most one instance's [`has_lock`](Spindle::has_lock) gives a token. This
 ///   holds as long as clocks run at rates within the margin and nobody edits, deletes or seizes the
-///   row. On a table without the column `lease_ms` that needs one and the same lease for all
-///   instances.
+///   row.
 /// - Tokens strictly increase from term to term.
 /// - A term that ends is announced before its lease runs out, for as long as the runtime runs.
 ///
@@ -238,8 +237,7 @@ impl Spindle {
     /// Resigns as [`resign`](Spindle::resign) does, in favour of the instance `successor`. That one
     /// alone may take the lock within a lease from then on, after that anyone.
     ///
-    /// If no such instance contends, the lock stays vacant for that lease. On a table without the
-    /// column `lease_ms`, each contender counts by its own lease.
+    /// If no such instance contends, the lock stays vacant for that lease.
     ///
     /// # Errors
     ///

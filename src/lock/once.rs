@@ -156,10 +156,9 @@ impl LockBuilder {
     ///
     /// [`is_config`](Error::is_config) for durations that can't work: zero, `at_least` above
     /// `at_most`, `at_most` below 100 ms or above a day, a start limit above `at_most`. The same
-    /// for other settings that can't work. For a table without the column `lease_ms`, in which
-    /// nothing could be kept, [`is_schema`](Error::is_schema). If the job panicked,
-    /// [`is_panic`](Error::is_panic); if it blocks its thread past `at_most`,
-    /// [`is_unstoppable`](Error::is_unstoppable). Otherwise why Spanner could not be asked; then
+    /// for other settings that can't work. [`is_schema`](Error::is_schema) for a table that is missing
+    /// or lacks a column. If the job panicked, [`is_panic`](Error::is_panic); if it blocks its thread
+    /// past `at_most`, [`is_unstoppable`](Error::is_unstoppable). Otherwise why Spanner could not be asked; then
     /// the job was not started.
     ///
     /// # Cancellation safety
@@ -215,15 +214,7 @@ async fn not_started<T>(table: &Table, settings: &Settings, start: Start) -> Res
 }
 
 async fn read(table: &Table, lock: &str) -> Result<(Option<StoredRow>, Timestamp)> {
-    let read = despite_others(|| table.read(lock, REQUEST_LIMIT)).await;
-    if !table.store.optional_columns().lease {
-        return Err(Error::new(Kind::Schema(format!(
-            "table `{}` has no column `lease_ms INT64`, without which a run can't be kept from \
-             being repeated; ddl/ has the ALTER that adds it",
-            table.name
-        ))));
-    }
-    read
+    despite_others(|| table.read(lock, REQUEST_LIMIT)).await
 }
 
 /// When a run was asked for, and how much later it may begin.

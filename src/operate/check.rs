@@ -11,7 +11,7 @@ use super::pages::Pages;
 use crate::error::{Error, Kind, Result};
 use crate::names::check_table_name;
 use crate::store::{
-    REQUEST_LIMIT, Table, despite_others, read_rows, row, transact, without_read_timestamp,
+    REQUEST_LIMIT, Table, despite_others, read_rows, row, schema, transact, without_read_timestamp,
 };
 
 /// A name that no lock can have, since it looks like a takeover row.
@@ -21,12 +21,8 @@ const PROBE_NAME: &str = "spindle-check_0000000000000000000";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// The optional columns that the table lacks: `lease_ms`, `info`.
-    pub missing_columns: Vec<&'static str>,
-    /// The locks whose holder has not written its lease, where the table has the column.
-    ///
-    /// While there is one, all instances must use the same lease. Its holder began before the
-    /// column was there and has not heard of it yet, or it is another implementation's.
+    /// The locks whose holder has not written its lease: it is another implementation's. While there
+    /// is one, all instances must use the same lease as that.
     pub without_lease: Vec<String>,
 }
 
@@ -35,32 +31,19 @@ impl Table {
     pub(crate) async fn check(&self) -> Result<Checked> {
         check_table_name(&self.name)?;
         self.probe_read_timestamp().await?;
-        match self.spanner.ask_columns(REQUEST_LIMIT).await {
-            // A connection of our own is made anew.
-            Err(error) if error.is_session_lost() => {
-                self.spanner.ask_columns(REQUEST_LIMIT).await?
-            }
-            asked => asked?,
-        }
-        despite_others(|| self.read(PROBE_NAME, REQUEST_LIMIT)).await?;
-        despite_others(|| self.probe_write()).await.map_err(|error| match error.code() {
-            Some(Code::FailedPrecondition) => Error::new(Kind::Schema(format!(
-                "table `{}` does not take what a holder writes: {error}",
-                self.name
-            ))),
-            _ => error,
-        })?;
-        let mut checked = Checked { missing_columns: self.missing_columns(), ..Checked::default() };
-        if self.spanner.columns.known().lease {
-            checked.without_lease = self.holders_without_lease().await?;
-        }
-        Ok(checked)
-    }
-
-    /// Returns the optional columns that the table lacks, as far as is known.
-    pub(super) fn missing_columns(&self) -> Vec<&'static str> {
-        let known = self.spanner.columns.known();
-        known.missing().map(Column::name).collect()
+        schema::check(&self.spanner.connection, &self.name).await?;
+        let is_refused = [Code::InvalidArgument, Code::FailedPrecondition].map(Some);
+        let refused = |error: Error, what: &str| match is_refused.contains(&error.code()) {
+            true => Error::new(Kind::Schema(format!("table `{}` {what}: {error}", self.name))),
+            false => error,
+        };
+        // The columns are in order, so it is the key that Spanner refuses.
+        let key = "can't be read by a key of one string; expected `PRIMARY KEY (name)`";
+        let read = despite_others(|| self.read(PROBE_NAME, REQUEST_LIMIT)).await;
+        read.map_err(|error| refused(error, key))?;
+        let written = despite_others(|| self.probe_write()).await;
+        written.map_err(|error| refused(error, "does not take what a holder writes"))?;
+        Ok(Checked { without_lease: self.holders_without_lease().await? })
     }
 
     /// Refuses a server that gives no read timestamps, before anything else is asked: it may lack an
@@ -105,7 +88,7 @@ impl Table {
         });
         let (key, kind) = (PROBE_NAME.to_string(), WriteKind::Update);
         let write = Write { key, kind, cells: cells.into() };
-        let write = row::mutation(&self.name, write, self.spanner.columns.known());
+        let write = row::mutation(&self.name, write);
         let decide = move |_| vec![write.clone()];
         match transact(&timed.client, doing, request, timed.limit, decide).await {
             Err(error) if error.code() != Some(Code::NotFound) => Err(error),

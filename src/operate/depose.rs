@@ -88,9 +88,8 @@ impl Seize {
     /// Gives the contender `id` first refusal: forced leadership for a node.
     ///
     /// That instance takes the lock as soon as it polls, within its poll interval. The others leave
-    /// it to that one for 10 s, or for their own lease where the table lacks `lease_ms`. After
-    /// that, or if no instance of this id runs, anyone takes it. It works on a lock that nobody
-    /// holds, too.
+    /// it to that one for 10 s. After that, or if no instance of this id runs, anyone takes it. It
+    /// works on a lock that nobody holds, too.
     pub fn for_contender(mut self, id: impl Into<String>) -> Seize {
         self.contender = Some(id.into());
         self
@@ -170,7 +169,6 @@ impl Deposition {
         check_not_shard_count(&lock)?;
         let deadline = Instant::now() + REQUEST_LIMIT;
         loop {
-            let known = table.store.optional_columns();
             let (outcome, found) = table.carry_out(&lock, change.clone(), REQUEST_LIMIT).await;
             let error = match (outcome.answer, outcome.error) {
                 (Answer::Applied { at }, _) => {
@@ -184,10 +182,7 @@ impl Deposition {
                 (_, None) => return Ok(None),
                 (_, Some(error)) => error,
             };
-            // Not applied, for certain.
-            let raced = error.may_be_anothers();
-            let learned = table.store.optional_columns() != known;
-            if !(raced || learned) || Instant::now() >= deadline {
+            if !error.may_be_anothers() || Instant::now() >= deadline {
                 return Err(error);
             }
             sleep(PAUSE).await;

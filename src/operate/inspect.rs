@@ -4,10 +4,9 @@ use spindle_protocol::{Row, StoredRow, Timestamp, takeover_key};
 use tokio::time::timeout;
 
 use super::state::{LockState, Obstacle};
-use crate::batch::Need;
 use crate::error::Result;
 use crate::store::requests::{self, Request};
-use crate::store::{REQUEST_LIMIT, Table, row, without_read_timestamp};
+use crate::store::{REQUEST_LIMIT, Table, all_columns, row, without_read_timestamp};
 
 /// Returns the state of one lock, with what stands in its way.
 pub(crate) async fn inspect(table: &Table, name: &str) -> Result<LockState> {
@@ -35,10 +34,10 @@ impl Table {
         lock: &str,
     ) -> Result<(Option<StoredRow>, Option<StoredRow>, Timestamp)> {
         let spanner = &self.spanner;
-        let timed = spanner.ready(Need::Read, REQUEST_LIMIT).await?;
+        let timed = spanner.ready(REQUEST_LIMIT).await?;
         let reading = async {
             let transaction = timed.client.read_only_transaction().build().await?;
-            let request = spanner.row_request(spanner.all_columns(), lock, REQUEST_LIMIT);
+            let request = spanner.row_request(all_columns(), lock, REQUEST_LIMIT);
             requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
             let found = row::stored_row(&mut rows).await?;

@@ -22,8 +22,8 @@ pub struct LockState {
     pub token: Option<FencingToken>,
     /// How old the last heartbeat is; nothing if the lock was released.
     pub heartbeat_age: Option<Duration>,
-    /// The lease of the last holder, or for how long a successor has first refusal. Nothing in a
-    /// table without the column: such a lock is judged by a lease of 10 s.
+    /// The lease of the last holder, or for how long a successor has first refusal. Nothing if
+    /// the holder is another implementation's: such a lock is judged by a lease of 10 s.
     pub lease: Option<Duration>,
     /// The holder's own text, or the mark of what ended its term. That is `evicted by …`,
     /// `seized by …`, or the account of a [`run_once`](crate::LockBuilder::run_once), `run …`.

@@ -9,11 +9,10 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::OptionFuture;
 use spindle_protocol::rw::Reader;
-use spindle_protocol::{Act, Answer, Change, Holder, Rejection};
-use tokio::time::Instant;
+use spindle_protocol::{Act, Answer, Change, Holder};
 
 use super::role::RowRole;
-use crate::batch::{BatchHandle, Need, OpKind, OptionalColumns, Store, Ticks};
+use crate::batch::{BatchHandle, OpKind, Ticks};
 use crate::error::Outcome;
 use crate::settings::Settings;
 use crate::store::Table;
@@ -38,20 +37,14 @@ struct Batched {
     handle: BatchHandle,
     /// A reader polls the writers' row beside its own.
     writer_row: Option<BatchHandle>,
-    /// Where columns may be missing.
-    store: Arc<dyn Store>,
     holder: Holder,
     /// From then on a request counts as slow: one that polls, and any other.
     poll_patience: Duration,
     patience: Duration,
     /// The mark that the next release leaves in the row, besides the successor.
     release_info: Arc<Mutex<Option<String>>>,
-    /// The optional columns that the row of the present term was written with.
-    written: Mutex<OptionalColumns>,
     /// True if it was polled before.
     has_looked: AtomicBool,
-    /// True if the last poll read the leases of all that it read.
-    is_lease_read: AtomicBool,
     role: RowRole,
 }
 
@@ -72,32 +65,25 @@ impl BatchedRow {
         if settings.is_repeat {
             handle.repeats();
         }
-        let row = BatchedRow::with_handle(handle, Arc::clone(&table.store), settings);
+        let row = BatchedRow::with_handle(handle, settings);
         BatchedRow(Arc::new(Batched { writer_row, release_info, role, ..row }))
     }
 
     /// Returns the row of an ordinary lock, in the batcher of this handle.
     #[cfg(all(feature = "__simulation", unix))]
-    pub(crate) fn of(
-        handle: BatchHandle,
-        store: Arc<dyn Store>,
-        settings: &Settings,
-    ) -> BatchedRow {
-        BatchedRow(Arc::new(BatchedRow::with_handle(handle, store, settings)))
+    pub(crate) fn of(handle: BatchHandle, settings: &Settings) -> BatchedRow {
+        BatchedRow(Arc::new(BatchedRow::with_handle(handle, settings)))
     }
 
-    fn with_handle(handle: BatchHandle, store: Arc<dyn Store>, settings: &Settings) -> Batched {
+    fn with_handle(handle: BatchHandle, settings: &Settings) -> Batched {
         Batched {
             handle,
             writer_row: None,
-            store,
             holder: Holder { lease: settings.timing.lease, info: settings.info.clone() },
             poll_patience: settings.timing.patience().max(settings.timing.poll_interval),
             patience: settings.timing.patience(),
             release_info: Arc::default(),
-            written: Mutex::default(),
             has_looked: AtomicBool::default(),
-            is_lease_read: AtomicBool::default(),
             role: RowRole::Lock,
         }
     }
@@ -109,10 +95,9 @@ impl LockRow for BatchedRow {
     fn carry_out(&self, act: Act, limit: Duration) -> UnderWay {
         let row = &self.0;
         match (row.change(&act), act, &row.role) {
-            (Some(change), ..) if begins(&change) => {
-                Box::pin(Arc::clone(row).begin(Box::new(change), limit))
+            (Some(change), ..) => {
+                Box::pin(row.handle.send(OpKind::Change(change), limit, row.patience))
             }
-            (Some(change), ..) => Box::pin(row.keep(change, limit)),
             // Readers leave no takeover rows.
             (None, Act::Sweep { .. }, RowRole::Reader(_)) => {
                 Box::pin(ready(Outcome::of(Answer::Swept { all: true })))
@@ -144,19 +129,14 @@ impl Batched {
     }
 
     /// Polls the row.
-    fn observe(self: &Arc<Self>, limit: Duration) -> impl Future<Output = Outcome> + Send + use<> {
+    fn observe(&self, limit: Duration) -> impl Future<Output = Outcome> + Send + use<> {
         let is_first = !self.has_looked.swap(true, Ordering::Relaxed);
-        let row = Arc::clone(self);
-        self.handle.send(OpKind::Observe { is_first }, limit, self.poll_patience).inspect(
-            move |outcome| {
-                row.is_lease_read.store(outcome.is_lease_read, Ordering::Relaxed);
-            },
-        )
+        self.handle.send(OpKind::Observe { is_first }, limit, self.poll_patience)
     }
 
     /// Polls a reader's own row and the writers' in one request.
     fn observe_both(
-        self: &Arc<Self>,
+        &self,
         reader: Arc<Mutex<Reader>>,
         limit: Duration,
     ) -> impl Future<Output = Outcome> + Send + use<> {
@@ -165,12 +145,9 @@ impl Batched {
         let send =
             |row: &BatchHandle| row.send(OpKind::Observe { is_first: false }, limit, patience);
         let writer_row = OptionFuture::from(self.writer_row.as_ref().map(send));
-        let row = Arc::clone(self);
         async move {
             let (own, writer_row) = tokio::join!(own, writer_row);
             let Some(writer_row) = writer_row else { return own };
-            let is_lease_read = own.is_lease_read && writer_row.is_lease_read;
-            row.is_lease_read.store(is_lease_read, Ordering::Relaxed);
             match (own, writer_row) {
                 (
                     Outcome { answer: Answer::Observed(own), .. },
@@ -183,59 +160,4 @@ impl Batched {
             }
         }
     }
-
-    async fn begin(self: Arc<Self>, change: Box<Change>, limit: Duration) -> Outcome {
-        let asked = Instant::now();
-        if let Err(outcome) = self.confirm(&change, limit).await {
-            return outcome;
-        }
-        // Known before the answer is: an attempt whose outcome is unknown may have been ours.
-        self.written(self.store.optional_columns());
-        let limit = limit.saturating_sub(asked.elapsed());
-        self.handle.send(OpKind::Change(*change), limit, self.patience).await
-    }
-
-    /// Prolongs or ends a term.
-    fn keep(
-        self: &Arc<Self>,
-        mut change: Change,
-        limit: Duration,
-    ) -> impl Future<Output = Outcome> + Send + use<> {
-        let tells = self.store.optional_columns();
-        let mut is_heartbeat = false;
-        if let Change::Heartbeat { holder, .. } | Change::KeepWriting { holder, .. } = &mut change {
-            is_heartbeat = true;
-            if *self.written.lock().unwrap_or_else(PoisonError::into_inner) != tells {
-                *holder = Some(self.holder.clone());
-            }
-        }
-        let row = Arc::clone(self);
-        self.handle.send(OpKind::Change(change), limit, self.patience).map(move |outcome| {
-            if is_heartbeat && matches!(outcome.answer, Answer::Applied { .. }) {
-                row.written(tells);
-            }
-            outcome
-        })
-    }
-
-    fn written(&self, columns: OptionalColumns) {
-        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = columns;
-    }
-
-    /// Refuses to begin while a column may be wrongly thought missing. Refuses to take over from a
-    /// row whose lease was not read although there may be one (I1).
-    async fn confirm(&self, change: &Change, limit: Duration) -> Result<(), Outcome> {
-        let ready = self.store.knows(Need::Begin, limit).await;
-        ready.map_err(|error| Outcome::failed(Answer::NotApplied, error))?;
-        let displaces = matches!(change, Change::Takeover { .. } | Change::BeginRead { .. });
-        let has_lease = self.store.optional_columns().lease;
-        if displaces && has_lease && !self.is_lease_read.load(Ordering::Relaxed) {
-            return Err(Outcome::of(Answer::Rejected(Rejection::Changed(None))));
-        }
-        Ok(())
-    }
-}
-
-fn begins(change: &Change) -> bool {
-    matches!(change, Change::Insert { .. } | Change::Takeover { .. } | Change::BeginRead { .. })
 }

@@ -11,8 +11,6 @@ use google_cloud_spanner::result::{ResultSet, Row};
 use google_cloud_spanner::value::Timestamp as ClientTimestamp;
 use spindle_protocol::{Cell, StoredRow, Timestamp, Write, WriteKind, Writer};
 
-use crate::batch::OptionalColumns;
-
 /// Has Spanner write the transaction's commit timestamp; see Spanner's documentation.
 const COMMIT_TIMESTAMP: &str = "spanner.commit_timestamp()";
 
@@ -80,8 +78,8 @@ fn decode(found: &Row, columns: &[String]) -> Result<StoredRow, google_cloud_spa
     })
 }
 
-/// Returns a write as the client sends it, without the columns that the table lacks.
-pub(crate) fn mutation(table: &str, write: Write, optional: OptionalColumns) -> Mutation {
+/// Returns a write as the client sends it.
+pub(crate) fn mutation(table: &str, write: Write) -> Mutation {
     let builder = match write.kind {
         WriteKind::Insert => Mutation::new_insert_builder(table),
         WriteKind::Update => Mutation::new_update_builder(table),
@@ -90,8 +88,8 @@ pub(crate) fn mutation(table: &str, write: Write, optional: OptionalColumns) -> 
             return Mutation::delete(table, KeySet::builder().add_key(key![write.key]).build());
         }
     };
-    let cells = write.cells.into_iter().filter(|(column, _)| optional.has(*column));
-    let builder = cells.fold(builder.set("name").to(write.key), |builder, (column, cell)| {
+    let builder = builder.set("name").to(write.key);
+    let builder = write.cells.into_iter().fold(builder, |builder, (column, cell)| {
         let builder = builder.set(column.name());
         match cell {
             Cell::CommitTimestamp => builder.to(COMMIT_TIMESTAMP),

@@ -21,17 +21,16 @@ use spindle_protocol::{Change, Column, Rejection, StoredRow, Timestamp, takeover
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
 
-use super::columns::Columns;
 use super::connection::{Connection, Replace, TimedClient};
 use super::requests::{self, Request};
 use super::row::{self, mutation};
+use super::schema;
 use super::transact::transact;
 use crate::batch::judge::{judge, reads, sort_leftovers};
 use crate::batch::{
-    Channels, Charge, CommitOutcome, Leftovers, Need, OptionalColumns, Snapshot, Store, TakeOver,
-    Verdict,
+    Channels, Charge, CommitOutcome, Leftovers, Snapshot, Store, TakeOver, Verdict,
 };
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::names::{check_table_name, subject};
 use crate::term::say;
 
@@ -49,18 +48,9 @@ type Judged = (Vec<Option<Rejection>>, Vec<StoredRow>);
 pub(crate) struct Spanner {
     pub(crate) connection: Connection,
     pub(crate) name: Arc<str>,
-    pub(crate) columns: Columns,
 }
 
 impl Store for Spanner {
-    fn knows(&self, need: Need, limit: Duration) -> BoxFuture<'_, Result<()>> {
-        async move { self.ready(need, limit).await.map(drop) }.boxed()
-    }
-
-    fn optional_columns(&self) -> OptionalColumns {
-        self.columns.known()
-    }
-
     fn rows(
         &self,
         keys: Vec<Arc<str>>,
@@ -157,19 +147,10 @@ async fn begin_flow(connection: Connection, table: Arc<str>, limit: Duration) ->
 }
 
 impl Spanner {
-    /// Provides a client once what the request needs to know of the columns is known, in `limit`
-    /// at most.
-    ///
-    /// Fails for a table that can't work, except to a term that lives.
-    pub(crate) async fn ready(&self, need: Need, limit: Duration) -> Result<TimedClient> {
+    /// Provides a client, in `limit` at most.
+    pub(crate) async fn ready(&self, limit: Duration) -> Result<TimedClient> {
         check_table_name(&self.name)?;
-        self.columns.ready(&self.connection, need, limit).await
-    }
-
-    /// Asks for the columns now, whatever is known of them; fails unless they are in order.
-    pub(crate) async fn ask_columns(&self, limit: Duration) -> Result<()> {
-        check_table_name(&self.name)?;
-        self.columns.ask_now(&self.connection, limit).await
+        self.connection.client(limit).await
     }
 
     /// Reads rows with all columns, in the order of their keys.
@@ -180,15 +161,12 @@ impl Spanner {
         limit: Duration,
         doing: impl Fn() -> String,
     ) -> Result<Snapshot> {
-        let timed = self.ready(Need::Read, limit).await?;
-        let asks_for_lease = self.columns.known().lease;
-        let request = row::request(&self.name, self.all_columns(), keys, rows_max, timed.limit);
+        let timed = self.ready(limit).await?;
+        let request = row::request(&self.name, all_columns(), keys, rows_max, timed.limit);
         let (rows, read_at) = self.answer(&timed, request, &doing).await?;
         let read_at = read_at.map(row::timestamp);
         let read_at = read_at.ok_or_else(|| without_read_timestamp(&doing()))?;
-        // A column that is there is never forgotten; one that was missing may have come since.
-        let is_lease_read = asks_for_lease && self.columns.known().lease;
-        Ok(Snapshot { rows, read_at, is_lease_read })
+        Ok(Snapshot { rows, read_at })
     }
 
     async fn answer(
@@ -217,22 +195,11 @@ impl Spanner {
             Err(_) => Error::timed_out(doing(), timed.limit),
         };
         self.connection.ended(timed, Some(&error));
-        let error = self.columns.explain(&self.connection, timed, error).await;
-        if let Some(Code::InvalidArgument | Code::FailedPrecondition) = error.code() {
-            // The columns are in order, so it is the key that Spanner refuses.
-            return Err(Error::new(Kind::Schema(format!(
-                "table `{}` can't be read by a key of one string; expected `PRIMARY KEY (name)`: \
-                 {error}",
-                self.name
-            ))));
-        }
-        Err(error)
+        Err(schema::explain(&self.connection, timed, &self.name, error))
     }
 
     async fn carry_out(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
-        // An act that begins a term has asked for the columns already; the others must not wait for
-        // them.
-        let timed = match self.ready(Need::KeepOn, limit).await {
+        let timed = match self.ready(limit).await {
             Ok(timed) => timed,
             Err(error) => return Verdict::failed(&changes, error),
         };
@@ -245,7 +212,7 @@ impl Spanner {
         };
         let judged: Arc<OnceLock<Judged>> = Arc::default();
         let decide = {
-            let (table, optional) = (Arc::clone(&self.name), self.columns.known());
+            let table = Arc::clone(&self.name);
             let judged = Arc::clone(&judged);
             move |found: Vec<StoredRow>| {
                 let verdicts = judge(&changes, &found);
@@ -253,7 +220,7 @@ impl Spanner {
                 // The closure runs once.
                 let _ = judged.set((refused, found));
                 let writes = verdicts.into_iter().flatten().flatten();
-                writes.map(|write| mutation(&table, write, optional)).collect()
+                writes.map(|write| mutation(&table, write)).collect()
             }
         };
         let committed = transact(&timed.client, doing, read, timed.limit, decide).await;
@@ -266,7 +233,7 @@ impl Spanner {
             Ok(None) => (CommitOutcome::NotApplied, None),
             Err(error) => {
                 let (code, is_unknown) = (error.code(), error.is_outcome_unknown());
-                let error = self.columns.explain(&self.connection, &timed, error).await;
+                let error = schema::explain(&self.connection, &timed, &self.name, error);
                 let may_be_a_rows = !error.is_schema() && !error.is_session_lost();
                 let commit = match code {
                     _ if is_unknown => CommitOutcome::Unknown,
@@ -296,7 +263,7 @@ impl Spanner {
             [(lock, _)] => format!("lock `{lock}`: list its takeover rows"),
             locks => format!("{} locks: list their takeover rows", locks.len()),
         };
-        let timed = self.ready(Need::KeepOn, limit).await?;
+        let timed = self.ready(limit).await?;
         let ranges: Vec<_> =
             locks.iter().map(|(lock, before)| takeover_keys(lock, *before)).collect();
         let (columns, keys) = (["name", "heartbeat"], key_set::<&str>(&[], &ranges));
@@ -304,13 +271,6 @@ impl Spanner {
         let (rows, _) = self.answer(&timed, request, doing).await?;
         let is_page_full = i64::try_from(rows.len()).is_ok_and(|rows| rows >= SWEEP_MAX);
         Ok(sort_leftovers(&locks, &rows, is_page_full))
-    }
-
-    /// Returns all the columns that this table has.
-    pub(crate) fn all_columns(&self) -> impl Iterator<Item = &'static str> + use<> {
-        let known = self.columns.known();
-        let columns = Column::ALL.into_iter().filter(move |column| known.has(*column));
-        std::iter::once("name").chain(columns.map(Column::name))
     }
 
     pub(crate) fn row_request<'a>(
@@ -321,6 +281,11 @@ impl Spanner {
     ) -> ReadRequest {
         row::request(&self.name, columns, key_set(&[lock], &[]), None, limit)
     }
+}
+
+/// Returns the names of all columns of a lock table.
+pub(crate) fn all_columns() -> impl Iterator<Item = &'static str> {
+    std::iter::once("name").chain(Column::ALL.map(Column::name))
 }
 
 /// Reads rows in one request, and gives Spanner's timestamp of it, if it tells that.

@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use spindle_protocol::{Answer, Change, StoredRow, Timestamp};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
-use super::columns::Columns;
 use super::connection::Connection;
 use super::spanner::Spanner;
-use crate::batch::{Batchers, Budget, Leftovers, Need, Store, Verdict};
+use crate::batch::{Batchers, Budget, Leftovers, Store, Verdict};
 use crate::error::{Outcome, Result};
 use crate::names::{check_lock_name, check_table_name};
 
@@ -34,8 +32,7 @@ impl Table {
     pub(crate) fn new(connection: Connection, name: String) -> Table {
         let name: Arc<str> = name.into();
         let batchers = Batchers::new(Arc::clone(connection.budget()));
-        let columns = Columns::new(&name);
-        let spanner = Arc::new(Spanner { connection, name: Arc::clone(&name), columns });
+        let spanner = Arc::new(Spanner { connection, name: Arc::clone(&name) });
         let store = Arc::clone(&spanner) as Arc<dyn Store>;
         let (reads, loops) = (watch::Sender::default(), watch::Sender::new(()));
         Table { name, store, spanner, batchers, reads, loops }
@@ -69,11 +66,6 @@ impl Table {
         change: Change,
         limit: Duration,
     ) -> (Outcome, Vec<StoredRow>) {
-        let deadline = Instant::now() + limit;
-        if let Err(error) = self.store.knows(Need::Read, limit).await {
-            return (Outcome::failed(Answer::NotApplied, error), Vec::new());
-        }
-        let limit = deadline.saturating_duration_since(Instant::now());
         let changes = vec![(Arc::from(lock), change.clone())];
         let Verdict { refused, found, commit, error } = self.store.transact(changes, limit).await;
         let outcome = match refused.into_iter().flatten().next() {

@@ -5,7 +5,7 @@ use google_cloud_spanner::client::DatabaseAdmin;
 use spindle::{Database, LockTable};
 use spindle_emulator::Emulator;
 
-use crate::world::DATABASE;
+use crate::world::{DATABASE, FOUR_COLUMNS};
 
 pub async fn admin(emulator: &Emulator) -> DatabaseAdmin {
     let builder = DatabaseAdmin::builder().with_endpoint(emulator.rest_endpoint());
@@ -71,4 +71,22 @@ async fn an_administration_that_gives_no_answer_is_told_within_seconds() {
     let text = error.to_string();
     assert!(text.contains("reach its administration over REST"), "{text}");
     assert!(error.is_retryable(), "{error:?}");
+}
+
+#[tokio::test]
+async fn every_column_that_a_table_lacks_is_added_and_no_key() {
+    let emulator = Emulator::start().await.unwrap();
+    let three = FOUR_COLUMNS.replace("writer STRING(MAX),", "");
+    let other = "CREATE TABLE jobs (id INT64 NOT NULL) PRIMARY KEY (id)";
+    emulator.create_database(DATABASE, &format!("{three};\n{other}")).await.unwrap();
+    let admin = admin(&emulator).await;
+    let table = |name: &str| LockTable::new(Database::at(emulator.endpoint(), DATABASE), name);
+    let added = table("locktable").upgrade(&admin, DATABASE).await.unwrap();
+    assert_eq!(added, ["writer", "lease_ms", "info"]);
+    table("locktable").check().await.unwrap();
+    assert!(table("locktable").upgrade(&admin, DATABASE).await.unwrap().is_empty());
+    for (name, said) in [("jobs", "no lock table"), ("missing", "is not there")] {
+        let error = table(name).upgrade(&admin, DATABASE).await.unwrap_err();
+        assert!(error.is_schema() && error.to_string().contains(said), "{error}");
+    }
 }

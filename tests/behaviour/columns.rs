@@ -1,244 +1,192 @@
-//! The information schema says which columns the table has; errors are never used to guess.
+//! A table that lacks a column: Spanner's refusal tells, and nothing is asked before it.
 
 use std::time::Duration;
 
-use spindle::CancellationToken;
+use futures_util::future::join_all;
+use google_cloud_spanner::mutation::Mutation;
+use spindle::Error;
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
+use tracing::Level;
 
-use crate::world::{Contender, DATABASE, FOUR_COLUMNS, LOCK, World, lock_of, timed, until};
+use crate::log::Log;
+use crate::world::{
+    Contender, EVENTUALLY, FOUR_COLUMNS, LEASE, LOCK, TABLE, World, lock_of, timed, until,
+};
 
 const UPGRADE: &str = include_str!("../../ddl/googlesql-upgrade.sql");
+const WRITER: &str = "ALTER TABLE locktable ADD COLUMN writer STRING(MAX);";
 const SHORT: Duration = Duration::from_secs(2);
-const LONG: Duration = Duration::from_secs(12);
 
-/// How long a column counts as missing.
-const MISSING_FOR: Duration = Duration::from_secs(60);
-
-fn upgrade(world: &World) {
-    let database = world.spanner.database(DATABASE).unwrap();
-    database.change_schema(&spindle_emulator::sql::parse_ddl(UPGRADE).unwrap()).unwrap();
+/// Tables that lack columns, the first that Spanner misses, and the statements that add them.
+fn old_tables() -> [(String, &'static str, String); 3] {
+    let three = FOUR_COLUMNS.replace("writer STRING(MAX),", "");
+    let five = TABLE.replace("info STRING(MAX),", "");
+    let info = UPGRADE.lines().find(|line| line.contains(" info ")).unwrap();
+    [
+        (FOUR_COLUMNS.to_string(), "lease_ms", UPGRADE.to_string()),
+        (three, "writer", format!("{WRITER}\n{UPGRADE}")),
+        (five, "info", info.to_string()),
+    ]
 }
 
-fn lease_in_row(world: &World) -> Option<i64> {
-    world.row(LOCK)?.lease_ms
-}
-
-fn contend(world: &World, id: &str, lease: Duration) -> Contender {
-    Contender::run(world.lock(id).lease(lease))
-}
-
-/// Looks every 5 ms: at no moment do both hold.
-async fn never_both(a: &Contender, b: &Contender, during: Duration) {
-    let end = Instant::now() + during;
-    while Instant::now() < end {
-        let both = (a.lock.has_lock(), b.lock.has_lock());
-        assert!(both.0.is_none() || both.1.is_none(), "both hold: {both:?}");
-        sleep(Duration::from_millis(5)).await;
-    }
-}
-
-fn silence_the_information_schema(world: &World) -> spindle_emulator::FaultHandle {
-    let fault = Fault::on(Rpc::ExecuteStreamingSql).effect(Effect::Fail(Code::Unavailable));
-    world.spanner.inject(fault)
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_contender_older_than_the_column_waits_out_the_longer_lease_of_a_newer_holder() {
-    let world = World::with_table(FOUR_COLUMNS).await;
-    let a = contend(&world, "a", SHORT);
-    a.holds().await;
-    upgrade(&world);
-    sleep(MISSING_FOR + LONG).await;
-    let b = contend(&world, "b", LONG);
-    assert!(a.lock.resign_to("b").await.unwrap());
-    let token = b.holds().await;
-    never_both(&a, &b, LONG * 3).await;
-    assert_eq!(b.lock.has_lock(), Some(token), "nobody took it");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_holder_older_than_the_column_is_owed_its_longer_lease_by_a_newer_contender() {
-    let world = World::with_table(FOUR_COLUMNS).await;
-    let a = contend(&world, "a", LONG);
-    let token = a.holds().await;
-    upgrade(&world);
-    sleep(MISSING_FOR + LONG).await;
-    let b = contend(&world, "b", SHORT);
-    never_both(&a, &b, LONG * 3).await;
-    assert_eq!(a.lock.has_lock(), Some(token), "nobody took it");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_holder_that_learns_of_the_column_writes_its_lease_with_its_next_heartbeat() {
-    let world = World::with_table(FOUR_COLUMNS).await;
-    let a = contend(&world, "a", LONG);
-    let token = a.holds().await;
-    upgrade(&world);
-    assert_eq!(world.table().check().await.unwrap().without_lease, [LOCK]);
-    let (_, took) = timed(until("it writes its lease", || lease_in_row(&world))).await;
-    assert!(took <= MISSING_FOR + LONG, "{took:?}");
-    assert_eq!(lease_in_row(&world), Some(12_000));
-    assert_eq!(a.lock.has_lock(), Some(token), "the same term");
-    let checked = world.table().check().await.unwrap();
-    assert!(checked.without_lease.is_empty() && checked.missing_columns.is_empty(), "{checked:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_column_is_never_forgotten_whatever_spanner_says_is_not_found() {
-    for seed in 0..6 {
-        let world = World::start().await;
-        let b = contend(&world, "b", LONG);
-        b.holds().await;
-        let a = contend(&world, "a", SHORT);
-        sleep(Duration::from_secs(3)).await;
-        let fault = Fault::on(Rpc::StreamingRead).probability(0.5, seed);
-        let spurious = world.spanner.inject(fault.times(40).effect(Effect::Fail(Code::NotFound)));
-        never_both(&a, &b, LONG * 2).await;
-        spurious.remove();
-        never_both(&a, &b, LONG * 2).await;
-        assert_eq!(b.lock.leader().await.unwrap().map(|it| it.lease.is_some()), Some(true));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn no_takeover_is_attempted_on_old_knowledge_that_a_column_is_missing() {
-    let world = World::with_table(FOUR_COLUMNS).await;
-    let a = contend(&world, "a", SHORT);
-    let token = a.holds().await;
-    let b = contend(&world, "b", SHORT);
-    sleep(Duration::from_secs(5)).await;
-    let silence = silence_the_information_schema(&world);
-    sleep(MISSING_FOR + SHORT).await;
-    world.crash(&a).await;
-    sleep(Duration::from_secs(20)).await;
-    assert!(b.lock.has_lock().is_none(), "it can't know whether the holder has a longer lease");
-    assert!(!b.lock.health().is_ready(), "{:?}", b.lock.health());
-    silence.remove();
-    let (next, took) = timed(b.holds()).await;
-    assert!(next > token);
-    assert!(took < Duration::from_secs(30), "{took:?}");
-}
-
-/// The contender has polled the row without its lease when its attempt learns of the column.
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_was_not_read_is_waited_out_by_who_learns_of_it_at_the_attempt() {
-    for tenths in [30, 34, 38, 42] {
-        let world = World::with_table(FOUR_COLUMNS).await;
-        let first = contend(&world, "first", SHORT);
-        first.holds().await;
-        let b = contend(&world, "b", SHORT);
-        sleep(Duration::from_secs(5)).await;
-        let silence = silence_the_information_schema(&world);
-        upgrade(&world);
-        sleep(MISSING_FOR).await;
-        let a = contend(&world, "a", LONG);
-        sleep(SHORT).await;
-        assert!(first.lock.resign_to("a").await.unwrap());
-        let token = a.holds().await;
-        assert_eq!(lease_in_row(&world), Some(12_000));
-        // By its own lease, `b` takes the lock for vacant until the next heartbeat.
-        sleep(Duration::from_millis(tenths * 100)).await;
-        silence.remove();
-        never_both(&a, &b, LONG * 2).await;
-        assert_eq!(a.lock.has_lock(), Some(token), "nobody took it");
-    }
-}
-
-/// The one that deletes is a member with a short lease, from before the column. While the information
-/// schema is silent it reads no lease.
-#[tokio::test(start_paused = true)]
-async fn nobody_deletes_the_row_of_a_live_member_whose_longer_lease_was_not_read() {
-    let world = World::with_table(FOUR_COLUMNS).await;
-    let join = async |id: &str, lease: Duration| {
-        let member = world.member(id).lease(lease).build().unwrap();
-        let running = member.run(CancellationToken::new());
-        until("it is a member", || member.token()).await;
-        (member, running)
-    };
-    let old = join("old", SHORT).await;
-    sleep(Duration::from_secs(5)).await;
-    let silence = silence_the_information_schema(&world);
-    upgrade(&world);
-    let new = join("new", LONG * 60).await;
-    let (name, since) = ("spindle:member:orders/new", new.0.token());
-    // Rows of those that are gone are deleted every ten minutes at the latest. The row of
-    // `new` looks like one from a minute after each heartbeat, which is most of the time.
-    for _ in 0..60 {
-        sleep(Duration::from_secs(60)).await;
-        assert!(world.row(name).is_some(), "its row was deleted");
-    }
-    silence.remove();
-    sleep(MISSING_FOR * 12).await;
-    assert_eq!((new.0.token(), old.0.token().is_some()), (since, true));
-}
-
-#[tokio::test(start_paused = true)]
-async fn until_the_first_answer_every_column_is_assumed() {
-    let world = World::start().await;
-    let silence = silence_the_information_schema(&world);
-    let a = contend(&world, "a", LONG);
-    a.holds().await;
-    assert_eq!(lease_in_row(&world), Some(12_000));
-    assert!(silence.hits() > 0, "it asks before it looks");
-    let before = silence.hits();
-    sleep(Duration::from_secs(600)).await;
-    let asked = silence.hits() - before;
-    assert!((8..=20).contains(&asked), "once a minute after a while: {asked} in ten minutes");
-}
-
-#[tokio::test(start_paused = true)]
-async fn however_many_locks_wait_for_a_wrong_table_it_is_asked_about_once_a_second() {
-    let world = World::with_table(&FOUR_COLUMNS.replace("writer STRING(MAX),", "")).await;
-    let table = world.table();
-    let waiting: Vec<Contender> = (0..20)
-        .map(|n| Contender::run(lock_of(&table, format!("lock-{n}")).lease(SHORT)))
-        .collect();
-    // The locks share requests; whoever looks by hand comes when it likes.
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(60) {
-        assert!(table.inspect(LOCK).await.is_err_and(|error| error.is_schema()));
-        sleep(Duration::from_millis(100)).await;
-    }
-    let requests = world.spanner.requests();
-    let asked = requests.get(Rpc::ExecuteStreamingSql);
-    // The columns, and their options.
-    assert!((2..=2 * 61).contains(&asked), "{asked} queries in a minute");
-    assert_eq!(requests.get(Rpc::StreamingRead) + requests.get(Rpc::Commit), 0);
-    drop(waiting);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_table_in_order_is_asked_about_once() {
-    let world = World::start().await;
-    let a = world.elect("a").await;
-    sleep(Duration::from_secs(600)).await;
-    let asked = world.spanner.requests().get(Rpc::ExecuteStreamingSql);
-    assert_eq!(asked, 2, "its columns, and their options");
-    a.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_table_that_cannot_work_is_never_led_on_and_says_the_statement_that_mends_it() {
-    for (from, to, mend) in [
-        ("writer STRING(MAX)", "writer STRING(8)", "ALTER COLUMN writer STRING(MAX)"),
-        (
-            "token TIMESTAMP OPTIONS (allow_commit_timestamp=true)",
-            "token STRING(MAX)",
-            "ADD COLUMN token TIMESTAMP",
-        ),
+/// Names the column, its statements, and the command that adds it.
+fn says(error: &Error, column: &str) {
+    let text = error.to_string();
+    assert!(error.is_schema() && !error.is_retryable(), "{error:?}");
+    for part in [
+        &format!("table `locktable` has no column `{column}`"),
+        &format!("ALTER TABLE locktable ADD COLUMN {column} "),
+        "in PostgreSQL",
+        "`spindle init`",
     ] {
-        let world = World::with_table(&FOUR_COLUMNS.replace(from, to)).await;
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_asks_slowly_until_the_table_has_its_columns_and_then_begins() {
+    for (table, missing, upgrade) in old_tables() {
+        let (log, _guard) = Log::capture();
+        let world = World::with_table(&table).await;
         let a = world.contend("a");
-        let trouble =
-            until("it says what is wrong", || a.lock.health().trouble.map(|trouble| trouble.error))
-                .await;
-        assert!(trouble.is_schema() && trouble.to_string().contains(mend), "{trouble}");
-        let error = world.table().inspect(LOCK).await.unwrap_err();
-        assert!(error.is_schema(), "{error}");
-        sleep(Duration::from_secs(30)).await;
-        assert_eq!(world.spanner.requests().get(Rpc::Commit), 0, "it writes nothing");
+        let trouble = until("it says what is wrong", || a.lock.health().trouble).await;
+        says(&trouble.error, missing);
+        sleep(LEASE * 6).await;
+        assert!(a.is_standby() && !a.lock.health().is_ready(), "{:?}", a.lock.health());
+        let failed = log.saying("request failed");
+        assert!(failed.len() == 1 && failed[0].level == Level::WARN, "{failed:#?}");
+        assert!(failed[0].says(&format!("no column `{missing}`")), "{failed:#?}");
+
+        let requests = world.spanner.requests();
+        requests.reset();
+        sleep(LEASE * 6).await;
+        assert!((5..=15).contains(&requests.total()), "in a minute: {:?}", requests.each());
+        world.alter(&upgrade);
+        let (_, took) = timed(a.holds()).await;
+        assert!(took <= LEASE * 2, "{took:?}");
+        assert!(a.lock.health().is_ready(), "{:?}", a.lock.health());
+        assert_eq!(world.row(LOCK).unwrap().lease_ms, Some(10_000));
         a.stop().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_is_told_at_once_what_the_table_lacks() {
+    for (table, missing, _) in old_tables() {
+        let world = World::with_table(&table).await;
+        let table = world.table();
+        let lock = lock_of(&table, LOCK).build().unwrap();
+        let run = async {
+            let once = lock_of(&table, "nightly").run_once(LEASE, LEASE * 2, |_| async {});
+            once.await.map(drop)
+        };
+        let begun = Instant::now();
+        for error in [
+            timeout(EVENTUALLY, lock.acquire()).await.expect("it is told").map(drop),
+            lock.try_acquire().await.map(drop),
+            lock.leader().await.map(drop),
+            table.inspect(LOCK).await.map(drop),
+            table.list().next().await.map(drop),
+            table.check().await.map(drop),
+            run.await,
+        ] {
+            let error = error.unwrap_err();
+            assert!(error.is_schema(), "{error:?}");
+            let name = format!("no column `{missing}`");
+            assert!(error.to_string().contains(&name), "{error}");
+        }
+        assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_names_a_missing_column_is_told_as_a_read_is() {
+    let world = World::with_table(FOUR_COLUMNS).await;
+    let error = world.table().seize(LOCK).for_contender("b").await.unwrap_err();
+    says(&error, "lease_ms");
+    assert_eq!(world.row(LOCK), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_outlives_the_loss_of_a_column_that_its_heartbeats_do_not_name() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let token = a.lock.has_lock();
+    world.alter("ALTER TABLE locktable DROP COLUMN info");
+    sleep(LEASE * 3).await;
+    assert_eq!(a.lock.has_lock(), token);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_asks_the_information_schema_but_a_check() {
+    let world = World::start().await;
+    let denied = Fault::on(Rpc::ExecuteStreamingSql).effect(Effect::Fail(Code::PermissionDenied));
+    let denied = world.spanner.inject(denied);
+    let (a, b) = (world.elect("a").await, world.contend("b"));
+    let table = world.table();
+    sleep(LEASE * 6).await;
+    table.inspect(LOCK).await.unwrap();
+    assert!(table.list().next().await.unwrap().is_some());
+    assert!(table.history(LOCK).next().await.unwrap().is_some());
+    assert!(table.evict(LOCK).await.unwrap().is_some());
+    b.holds().await;
+    table.seize(LOCK).for_contender("a").await.unwrap();
+    a.holds().await;
+    table.sweep().await.unwrap();
+    assert_eq!(denied.hits(), 0);
+    assert!(table.check().await.unwrap_err().is_denied());
+    assert!(denied.hits() > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn twenty_locks_that_wait_for_a_column_ask_no_more_often_than_one() {
+    let world = World::with_table(FOUR_COLUMNS).await;
+    let table = world.table();
+    let lock = |n| lock_of(&table, format!("lock-{n}")).lease(SHORT);
+    let waiting: Vec<Contender> = (0..20).map(|n| Contender::run(lock(n))).collect();
+    sleep(LEASE).await;
+    let requests = world.spanner.requests();
+    requests.reset();
+    sleep(Duration::from_secs(60)).await;
+    // Every 10 s; each of them alone would send 60 and more.
+    assert!((3..=20).contains(&requests.total()), "in a minute: {:?}", requests.each());
+    world.alter(UPGRADE);
+    join_all(waiting.iter().map(Contender::holds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_whose_holder_wrote_no_lease_is_judged_by_the_contenders_own() {
+    let world = World::start().await;
+    let peers = Mutation::new_insert_builder("locktable");
+    let peers = peers.set("name").to(LOCK).set("writer").to("a-peer");
+    let peers = peers.set("heartbeat").to("spanner.commit_timestamp()");
+    world.write(peers.set("token").to("spanner.commit_timestamp()").build()).await;
+    assert_eq!(world.table().check().await.unwrap().without_lease, [LOCK]);
+    let (a, begun) = (world.contend("a"), Instant::now());
+    a.holds().await;
+    assert!((LEASE..LEASE * 2).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    assert!(world.table().check().await.unwrap().without_lease.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_column_of_another_type_is_said_to_be_one_and_the_lock_is_never_held() {
+    let wrong = TABLE.replace("lease_ms INT64", "lease_ms STRING(MAX)");
+    let world = World::with_table(&wrong).await;
+    let row = Mutation::new_insert_builder("locktable").set("name").to(LOCK);
+    world.write(row.set("lease_ms").to("ten seconds").build()).await;
+    let a = world.contend("a");
+    let trouble = until("it says what is wrong", || a.lock.health().trouble).await.error;
+    assert!(trouble.is_schema() && trouble.to_string().contains("spindle doctor"), "{trouble}");
+    sleep(LEASE * 3).await;
+    assert_eq!(world.spanner.requests().get(Rpc::Commit), 1, "the test's own");
+
+    let short = TABLE.replace("writer STRING(MAX)", "writer STRING(8)");
+    let world = World::with_table(&short).await;
+    let a = world.contend("a");
+    let trouble = until("it says what is wrong", || a.lock.health().trouble).await.error;
+    assert!(trouble.to_string().contains("writer"), "{trouble}");
+    sleep(LEASE * 3).await;
+    assert!(a.is_standby() && world.row(LOCK).is_none());
 }

@@ -11,16 +11,14 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::world::{
-    Contender, DATABASE, LOCK, OPTIONAL_COLUMNS, World, lock_of, runtime, timed, until,
-};
+use crate::world::{Contender, DATABASE, LOCK, TABLE, World, lock_of, runtime, timed, until};
 
 /// The limit that each call documents.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
 
 #[test]
 fn a_table_works_from_one_runtime_after_another() {
-    let (_elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
+    let (_elsewhere, world) = World::elsewhere(TABLE);
     let table = world.table();
     for _ in 0..3 {
         let runtime = runtime();
@@ -39,7 +37,7 @@ fn a_table_works_from_one_runtime_after_another() {
 
 #[test]
 fn two_runtimes_share_a_table_and_neither_takes_the_other_along() {
-    let (_elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
+    let (_elsewhere, world) = World::elsewhere(TABLE);
     let table = world.table();
     let (first, second) = (runtime(), runtime());
     first.block_on(table.check()).unwrap();

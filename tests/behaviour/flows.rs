@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::line::Line;
 use crate::world::{
-    Contender, DATABASE, LEASE, LOCK, OPTIONAL_COLUMNS, World, lock_of, runtime, timed, until,
+    Contender, DATABASE, LEASE, LOCK, TABLE, World, lock_of, runtime, timed, until,
 };
 
 const POLL: Duration = Duration::from_secs(1);
@@ -254,7 +254,7 @@ async fn a_call_that_met_silence_gives_the_next_one_a_new_connection() {
 /// lease leaves a machine that is busy with other tests some seconds.
 #[test]
 fn on_a_real_clock_a_holder_whose_connection_hears_nothing_keeps_its_term() {
-    let (_server, world) = World::elsewhere(OPTIONAL_COLUMNS);
+    let (_server, world) = World::elsewhere(TABLE);
     runtime().block_on(async {
         let (a, line) = holder(&world, Duration::from_secs(30)).await;
         let token = a.lock.has_lock();

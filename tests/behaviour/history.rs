@@ -11,7 +11,8 @@ use spindle_emulator::{Effect, Fault, Restart, Rpc};
 use tokio::time::sleep;
 
 use crate::log::Log;
-use crate::world::{Contender, FOUR_COLUMNS, LEASE, LOCK, World, timed, until};
+use crate::takeover::of_peer;
+use crate::world::{Contender, FOUR_COLUMNS, LEASE, LOCK, NOW, World, timed, until};
 
 async fn history(table: &LockTable) -> (Vec<PastTerm>, HistoryEnd, u64) {
     let mut history = table.history(LOCK);
@@ -193,19 +194,6 @@ async fn a_term_without_a_heartbeat_ended_before_its_first_and_nothing_more_is_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_table_without_marks_does_not_tell_a_release_from_a_seizure() {
-    let world = World::with_table(FOUR_COLUMNS).await;
-    let a = world.elect("a").await;
-    a.stop().await;
-    // From a known state it reads an old row first, and asks about the columns before.
-    let known = world.table().list().next().await.unwrap().unwrap();
-    let term = world.table().history_from(&known).next().await.unwrap().unwrap();
-    assert_eq!(term.cause, Some(Cause::Unmarked));
-    let (terms, ..) = history(&world.table()).await;
-    assert_eq!(terms[0].cause, Some(Cause::Unmarked));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_lock_that_cools_down_is_told_with_the_time_until_which_and_that_is_no_vacancy() {
     let world = World::start().await;
     let (least, most) = (Duration::from_secs(120), Duration::from_secs(200));
@@ -331,4 +319,18 @@ async fn a_row_that_changes_too_often_between_two_terms_ends_a_history() {
     assert_eq!(end, HistoryEnd::TooManyChanges, "{terms:?}");
     assert!(reads <= 1 + 4 * (terms.len() as u64 + 1), "{reads}");
     b.stop().await;
+}
+
+/// A row of another implementation, from before the table had all columns.
+#[tokio::test(start_paused = true)]
+async fn a_history_goes_back_to_the_alter_of_the_table() {
+    let world = World::with_table(FOUR_COLUMNS).await;
+    world.write(of_peer(LOCK, Some(NOW), NOW)).await;
+    sleep(LEASE).await;
+    world.alter(include_str!("../../ddl/googlesql-upgrade.sql"));
+    let a = world.elect("a").await;
+    let (terms, end, _) = history(&world.table()).await;
+    let holders: Vec<&str> = terms.iter().map(|term| term.holder.as_str()).collect();
+    assert_eq!((&holders[..], end), (&["a", "peer"][..], HistoryEnd::OtherSchema));
+    a.stop().await;
 }

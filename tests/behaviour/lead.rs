@@ -17,9 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
 
 use crate::log::Log;
-use crate::world::{
-    DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, spindle, timed, until,
-};
+use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, TABLE, World, spindle, timed, until};
 
 /// Leads in a task of its own.
 fn lead<R, F, Fut>(lock: &Spindle, cancel: &CancellationToken, work: F) -> Leading<R::Value>
@@ -400,7 +398,7 @@ async fn leading_waits_for_a_table_that_is_made_later() {
     let asked = requests.total();
     assert!((20..=60).contains(&asked), "about one each 10 s: {:?}", requests.each());
     world.spanner.drop_database(DATABASE);
-    world.spanner.create_database(DATABASE, OPTIONAL_COLUMNS).await.unwrap();
+    world.spanner.create_database(DATABASE, TABLE).await.unwrap();
     let (led, waited) = timed(leading.ends()).await;
     led.unwrap();
     assert!(waited <= LEASE + Duration::from_secs(75), "{waited:?}");

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::world::{Contender, EVENTUALLY, LEASE, OPTIONAL_COLUMNS, World, lock_of};
+use crate::world::{Contender, EVENTUALLY, LEASE, TABLE, World, lock_of};
 
 const WINDOW: Duration = Duration::from_secs(10);
 /// Three a second.
@@ -173,7 +173,7 @@ async fn ranked_contenders_that_nobody_wants_any_more_join_no_more() {
 /// In real time: each runtime has a clock of its own. A slow machine sends less.
 #[test]
 fn locks_on_runtimes_of_their_own_share_the_bound_on_load() {
-    let (_elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
+    let (_elsewhere, world) = World::elsewhere(TABLE);
     let requests = world.spanner.requests();
     let table = world.table();
     // Nobody comes to hold, so nobody sends heartbeats.

@@ -10,7 +10,7 @@ use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{EVENTUALLY, FOUR_COLUMNS, LEASE, LOCK, World, lock_of, timed, until};
+use crate::world::{EVENTUALLY, LEASE, LOCK, World, timed, until};
 
 const AT_LEAST: Duration = Duration::from_secs(60);
 const AT_MOST: Duration = Duration::from_secs(300);
@@ -267,17 +267,6 @@ async fn a_panic_and_a_drop_are_runs_all_the_same_and_seen_as_what_they_were() {
     sleep(SECOND).await;
     assert_eq!(last_run(&world).await, ("b".to_string(), RunState::Aborted));
     assert!(!runs(&world, "a").await, "it was started");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_table_that_cannot_keep_a_run_is_refused() {
-    let world = World::with_table(FOUR_COLUMNS).await;
-    let table = world.table();
-    for _ in 0..2 {
-        let error = lock_of(&table, LOCK).run_once(AT_LEAST, AT_MOST, short).await.unwrap_err();
-        assert!(error.is_schema() && error.to_string().contains("lease_ms"), "{error}");
-    }
-    assert_eq!(world.row(LOCK), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,8 +7,7 @@ use spindle_emulator::{Effect, Fault, Restart, Rpc};
 use tokio::time::{sleep, timeout};
 
 use crate::world::{
-    Contender, DATABASE, EVENTUALLY, LEASE, LOCK, OPTIONAL_COLUMNS, World, lock_of, pair, timed,
-    until,
+    Contender, DATABASE, EVENTUALLY, LEASE, LOCK, TABLE, World, lock_of, pair, timed, until,
 };
 
 #[tokio::test(start_paused = true)]
@@ -70,7 +69,7 @@ async fn a_server_that_was_restarted_empty_is_used_again_once_the_table_is_back(
     assert!(first.remaining() > Duration::ZERO);
     sleep(LEASE * 2).await;
     assert!(!a.lock.health().is_ready());
-    world.spanner.create_database(DATABASE, OPTIONAL_COLUMNS).await.unwrap();
+    world.spanner.create_database(DATABASE, TABLE).await.unwrap();
     assert!(a.holds().await > first.token());
     assert!(a.lock.health().is_ready());
 }

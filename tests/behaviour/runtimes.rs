@@ -2,23 +2,22 @@
 //!
 //! Real runtimes and a real clock: one that is blocked, not driven, or dropped has no virtual one.
 
-use std::thread;
 use std::time::Duration;
 
 use spindle::{CancellationToken, LockTable};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::handles::at_once;
-use crate::world::{FOUR_COLUMNS, LOCK, OPTIONAL_COLUMNS, World, runtime, until};
+use crate::world::{LOCK, TABLE, World, runtime, until};
 
-/// Far more than the question takes, and far less than a caller has.
+/// Far more than a request takes, and far less than a caller has.
 const SOON: Duration = Duration::from_secs(15);
 
-/// Returns a runtime that has asked for the columns, of which the answer is still to come.
+/// Returns a runtime that has sent a read, of which the answer is still to come.
 fn asking(world: &World, table: &LockTable) -> Runtime {
-    let stall = Fault::on(Rpc::ExecuteStreamingSql).times(1).effect(Effect::Stall);
+    let stall = Fault::on(Rpc::StreamingRead).times(1).effect(Effect::Stall);
     let stall = world.spanner.inject(stall);
     let asking = runtime();
     asking.block_on(async {
@@ -27,7 +26,7 @@ fn asking(world: &World, table: &LockTable) -> Runtime {
         };
         let asked = until("it has asked", || (stall.hits() > 0).then_some(()));
         tokio::select! {
-            () = looking => panic!("the question is unanswered"),
+            () = looking => panic!("the read is unanswered"),
             () = asked => {}
         }
     });
@@ -47,7 +46,7 @@ fn acquires_soon(table: &LockTable) {
 
 #[test]
 fn a_client_whose_runtime_is_gone_says_so_and_a_fence_needs_a_runtime() {
-    let (_elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
+    let (_elsewhere, world) = World::elsewhere(TABLE);
     let (gone, here) = (runtime(), runtime());
     let client = gone.block_on(world.client());
     let table = LockTable::new(client.clone(), "locktable");
@@ -64,7 +63,7 @@ fn a_client_whose_runtime_is_gone_says_so_and_a_fence_needs_a_runtime() {
 /// Tokio itself panics where a runtime lacks what is asked of it, or waits for ever.
 #[test]
 fn a_runtime_without_timers_or_without_i_o_gets_an_error() {
-    let (elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
+    let (elsewhere, world) = World::elsewhere(TABLE);
     let with = |enable: fn(&mut Builder) -> &mut Builder| {
         enable(&mut Builder::new_current_thread()).build().unwrap()
     };
@@ -99,46 +98,8 @@ fn a_runtime_without_timers_or_without_i_o_gets_an_error() {
 
 #[test]
 fn a_runtime_that_is_not_driven_holds_up_no_acquisition_elsewhere() {
-    for ddl in [FOUR_COLUMNS, OPTIONAL_COLUMNS] {
-        let (_elsewhere, world) = World::elsewhere(ddl);
-        let table = world.table();
-        let _idle = asking(&world, &table);
-        acquires_soon(&table);
-    }
-}
-
-#[test]
-fn a_question_that_a_blocked_runtime_asked_is_asked_elsewhere_a_second_later() {
-    let (_elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
+    let (_elsewhere, world) = World::elsewhere(TABLE);
     let table = world.table();
-    let blocked = asking(&world, &table);
-    let (done, waits) = std::sync::mpsc::channel::<()>();
-    let blocked = thread::spawn(move || {
-        blocked.block_on(async {
-            // Blocks its runtime until the test has seen enough.
-            let _ = waits.recv();
-        });
-    });
-    let live = runtime();
-    let before = world.spanner.requests().get(Rpc::ExecuteStreamingSql);
-    live.block_on(async {
-        let looks = (0..20).map(|_| table.inspect(LOCK));
-        // A look of five seconds waits half of them for the columns.
-        let looks =
-            timeout(Duration::from_millis(2_300), futures_util::future::join_all(looks)).await;
-        assert!(looks.expect("none waits for the blocked one").into_iter().all(|it| it.is_ok()));
-    });
-    let asked = world.spanner.requests().get(Rpc::ExecuteStreamingSql) - before;
-    assert_eq!(asked, 2, "the columns and their options, once for all");
-    drop(done);
-    blocked.join().unwrap();
-    assert!(live.block_on(table.inspect(LOCK)).is_ok(), "its late answer changes nothing");
-}
-
-#[test]
-fn a_question_that_went_with_its_runtime_is_asked_elsewhere() {
-    let (_elsewhere, world) = World::elsewhere(FOUR_COLUMNS);
-    let table = world.table();
-    drop(asking(&world, &table));
+    let _idle = asking(&world, &table);
     acquires_soon(&table);
 }

@@ -7,26 +7,10 @@ use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{
-    Contender, DATABASE, EVENTUALLY, FOUR_COLUMNS, LEASE, LOCK, World, lock_of, until,
-};
+use crate::world::{Contender, DATABASE, EVENTUALLY, LEASE, LOCK, TABLE, World, lock_of, until};
 
 async fn check(ddl: &str) -> Result<Checked, Error> {
     World::with_table(ddl).await.table().check().await
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_table_of_four_columns_works_as_it_is() {
-    let world = World::with_table(FOUR_COLUMNS).await;
-    world.table().check().await.unwrap();
-    let a = world.elect("a").await;
-    let b = world.contend("b");
-    sleep(LEASE * 2).await;
-    let first = a.lock.has_lock().unwrap();
-    assert_eq!(a.lock.leader().await.unwrap().unwrap().lease, None);
-    world.crash(&a).await;
-    assert!(b.holds().await > first);
-    b.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -36,11 +20,13 @@ async fn the_table_of_the_ddl_folder_is_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_wrong_with_a_table_is_said_exactly() {
-    let without = |line: &str| FOUR_COLUMNS.replace(line, "");
-    let with = |from: &str, to: &str| FOUR_COLUMNS.replace(from, to);
+    let without = |line: &str| TABLE.replace(line, "");
+    let with = |from: &str, to: &str| TABLE.replace(from, to);
     for (ddl, said) in [
         (with("locktable", "othertable"), "table `locktable` is not there"),
         (without("writer STRING(MAX),"), "has no column `writer`"),
+        (without("lease_ms INT64,"), "ALTER TABLE locktable ADD COLUMN lease_ms INT64"),
+        (without("info STRING(MAX),"), "ALTER TABLE locktable ADD COLUMN info STRING(MAX)"),
         (
             with("writer STRING(MAX)", "writer INT64"),
             "has `writer INT64`; expected `STRING(MAX)`: ALTER TABLE",
@@ -82,8 +68,8 @@ async fn a_table_that_comes_later_is_found_by_the_loop_that_went_on_trying() {
     assert!(error.is_schema(), "{error:?}");
     assert!(!a.lock.health().is_ready());
 
-    let database = spanner.database(DATABASE).unwrap();
-    database.change_schema(&spindle_emulator::sql::parse_ddl(FOUR_COLUMNS).unwrap()).unwrap();
+    let world = World::on(spanner);
+    world.alter(TABLE);
     a.holds().await;
     assert!(a.lock.health().is_ready());
 }

@@ -8,8 +8,8 @@ use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep};
 
-use crate::fleet::{FOUR, Fleet, POLL, REST, Work, Worker};
-use crate::world::{FOUR_COLUMNS, LEASE, World, cells, until};
+use crate::fleet::{FOUR, Fleet, POLL, REST, Worker};
+use crate::world::{LEASE, cells, until};
 
 const FEW: usize = 12;
 const MANY: usize = 16;
@@ -145,20 +145,6 @@ async fn a_move_that_drains_runs_no_shard_beside_one_of_the_other_count() {
             fleet.work.check();
         }
     }
-}
-
-/// A table that can't say what its rows are about: the count stands in `writer`.
-#[tokio::test(start_paused = true)]
-async fn a_table_of_four_columns_has_room_for_the_count() {
-    let world = World::with_table(FOUR_COLUMNS).await;
-    let fleet = Fleet { world, work: Work::default(), lease: LEASE, count: 12 };
-    let _workers = FOUR.map(|id| fleet.join(id));
-    fleet.settles_at(4, 12).await;
-    fleet.refuses(13, "12").await;
-    fleet.resize(16).await.unwrap();
-    fleet.settles_at(4, 16).await;
-    assert_eq!(fleet.work.mixed(), 0);
-    fleet.work.check();
 }
 
 /// The move is one commit: it is there, or it isn't. Who carries it out is whoever lives.

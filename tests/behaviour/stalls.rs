@@ -9,7 +9,7 @@ use spindle::simulation::{ClockId, Machine};
 use spindle::{CancellationToken, RunHandle, Spindle};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::world::{Contender, LOCK, OPTIONAL_COLUMNS, World, timed, until};
+use crate::world::{Contender, LOCK, TABLE, World, timed, until};
 
 const LEASE: Duration = Duration::from_secs(2);
 
@@ -25,7 +25,7 @@ fn run_on(service: &Runtime, lock: &Spindle) -> RunHandle {
 
 #[test]
 fn a_blocked_runtime_loses_its_locks_and_none_of_a_runtime_beside_it_and_has_lock_says_so() {
-    let (elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
+    let (elsewhere, world) = World::elsewhere(TABLE);
     let (service, beside, table) = (runtime(), runtime(), world.table());
     let lock = table.lock(LOCK).lease(LEASE).build().unwrap();
     let apart = table.lock("apart").lease(LEASE).build().unwrap();
@@ -59,7 +59,7 @@ fn a_blocked_runtime_loses_its_locks_and_none_of_a_runtime_beside_it_and_has_loc
 
 #[test]
 fn a_loop_that_nothing_drives_or_that_is_gone_shows_as_stalled() {
-    let (elsewhere, world) = World::elsewhere(OPTIONAL_COLUMNS);
+    let (elsewhere, world) = World::elsewhere(TABLE);
     let service = Builder::new_current_thread().enable_all().build().unwrap();
     let lock = world.table().lock(LOCK).lease(LEASE).build().unwrap();
     drop(run_on(&service, &lock));

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::takeover::of_peer;
 use crate::world::{
-    Contender, EVENTUALLY, FOUR_COLUMNS, LEASE, LOCK, NOW, PAST, World, order, pair, timed, until,
+    Contender, EVENTUALLY, LEASE, LOCK, NOW, PAST, World, order, pair, timed, until,
 };
 
 async fn listed(mut locks: LockList) -> Vec<LockState> {
@@ -428,22 +428,6 @@ async fn a_sweep_beside_a_fleet_at_work_disturbs_no_one() {
         swept.unwrap();
         sleep(LEASE / 3).await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_verb_works_on_a_table_without_the_optional_columns() {
-    let world = World::with_table(FOUR_COLUMNS).await;
-    let a = world.elect("a").await;
-    // Each by a table that has yet to learn what is missing.
-    assert_eq!(a.lock.leader().await.unwrap().unwrap().holder(), Some("a"));
-    assert!(world.table().inspect(LOCK).await.unwrap().is_held());
-    assert_eq!(listed(world.table().list()).await.len(), 1);
-    assert!(world.table().observe(LOCK).next().await.unwrap().is_held());
-    assert!(world.table().evict(LOCK).await.unwrap().is_some());
-    world.table().seize(LOCK).await.unwrap();
-    world.table().seize(LOCK).for_contender("b").await.unwrap();
-    world.table().sweep().await.unwrap();
-    drop(a);
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,9 +29,9 @@ pub const LOCK: &str = "job";
 /// A bound for what must happen, far beyond any lease; on the virtual clock it costs nothing.
 pub const EVENTUALLY: Duration = Duration::from_secs(300);
 
-pub const OPTIONAL_COLUMNS: &str = include_str!("../../ddl/googlesql.sql");
+pub const TABLE: &str = include_str!("../../ddl/googlesql.sql");
 
-/// As other implementations make it.
+/// As other implementations make it, and no table that locks take.
 pub const FOUR_COLUMNS: &str = include_str!("../four_columns.sql");
 
 pub struct World {
@@ -59,7 +59,7 @@ pub struct RawRow {
 
 impl World {
     pub async fn start() -> World {
-        World::with_table(OPTIONAL_COLUMNS).await
+        World::with_table(TABLE).await
     }
 
     pub async fn with_table(ddl: &str) -> World {
@@ -67,6 +67,12 @@ impl World {
         let orders = "CREATE TABLE orders (id STRING(MAX) NOT NULL) PRIMARY KEY (id)";
         spanner.create_database(DATABASE, &format!("{ddl};\n{orders}")).await.unwrap();
         World::on(spanner)
+    }
+
+    /// Changes the schema.
+    pub fn alter(&self, statements: &str) {
+        let database = self.spanner.database(DATABASE).unwrap();
+        database.change_schema(&spindle_emulator::sql::parse_ddl(statements).unwrap()).unwrap();
     }
 
     pub fn on(spanner: Emulator) -> World {

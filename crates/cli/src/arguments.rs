@@ -288,7 +288,7 @@ pub struct Ddl {
     /// For a database of the PostgreSQL dialect.
     #[arg(long)]
     pub postgresql: bool,
-    /// The statements that add the optional columns to an old table.
+    /// The statements that add the columns which the table of another implementation lacks.
     #[arg(long)]
     pub upgrade: bool,
 }

@@ -89,7 +89,8 @@ const CREDENTIALS: &str = "run `gcloud auth application-default login`, or set \
 
 /// The cure of a table that locks can't live on: it is missing, another one, or has a wrong column.
 pub const SCHEMA: &str = "name the lock table by -t; if it is this one, `spindle init` makes it and adds \
-     optional columns; any other column takes the ALTER that is named, by `gcloud spanner databases ddl update`";
+     the columns that it lacks; a column that is there takes the ALTER that is named, by `gcloud spanner databases \
+     ddl update`";
 
 const ROLE: &str = "grant these credentials roles/spanner.databaseUser on the database \
      (roles/spanner.databaseReader is enough to look), by `gcloud spanner databases \

@@ -7,7 +7,7 @@ use spindle::{Holding, LockState};
 
 use crate::output::{Cell, Line, Paint, printable};
 
-/// By which a table without the column `lease_ms` is judged.
+/// By which a row without a lease, another implementation's, is judged.
 pub const LEASE_ASSUMED: Duration = Duration::from_secs(10);
 
 /// Nobody seizes a lock rather than wait for less.

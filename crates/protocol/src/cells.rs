@@ -13,9 +13,9 @@ pub enum Column {
     Token,
     /// A STRING: a [`Writer`].
     Writer,
-    /// An INT64, which a table may lack.
+    /// An INT64.
     LeaseMs,
-    /// A STRING, which a table may lack.
+    /// A STRING.
     Info,
 }
 
@@ -36,7 +36,7 @@ impl Column {
     }
 }
 
-/// A value to write into one column of one row. A column that the table lacks is left out.
+/// A value to write into one column of one row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Cell {
     /// The transaction's commit timestamp.
@@ -94,9 +94,9 @@ pub struct StoredRow {
     pub token: Option<Timestamp>,
     /// The writer; NULL, which a manual edit may leave, names no one.
     pub writer: Writer,
-    /// The lease, unless it is NULL or the table lacks the column.
+    /// The lease, unless it is NULL.
     pub lease_ms: Option<i64>,
-    /// The text, unless it is NULL or the table lacks the column.
+    /// The text, unless it is NULL.
     pub info: Option<String>,
 }
 

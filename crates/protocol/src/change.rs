@@ -38,9 +38,6 @@ pub enum Change {
     Heartbeat {
         /// The term.
         term: TermId,
-        /// The holder's lease and info, where its row may not have them yet: the table got optional
-        /// columns after the term began.
-        holder: Option<Holder>,
     },
     /// Ends a term by its holder's hand.
     Release {
@@ -124,8 +121,6 @@ pub enum Change {
     KeepWriting {
         /// The term that stopped new readers.
         first: TermId,
-        /// As of a heartbeat.
-        holder: Option<Holder>,
     },
     /// Ends the term of a writer whose second commit may be applied already.
     EndWriting {
@@ -138,7 +133,7 @@ pub enum Change {
     },
 }
 
-/// A holder's lease and info, in the columns that a table may lack.
+/// A holder's lease and info.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// Its lease.
@@ -174,7 +169,7 @@ impl Act {
             Act::Takeover { seen, writer, over_leftover } => {
                 Some(Change::Takeover { seen, writer, over_leftover, holder: holder() })
             }
-            Act::Heartbeat { term } => Some(Change::Heartbeat { term, holder: None }),
+            Act::Heartbeat { term } => Some(Change::Heartbeat { term }),
             Act::Release { term, next, displaced } => {
                 let info = release_info.map(str::to_string);
                 Some(Change::Release { term, next, displaced, info })
@@ -246,11 +241,9 @@ impl Change {
                 let begin = begin(lock, WriteKind::Update, writer, holder);
                 Ok(vec![takeover_row(key, writer, *over_leftover), begin])
             }
-            Change::Heartbeat { term, holder } => {
+            Change::Heartbeat { term } => {
                 term.check(lock_row)?;
-                let heartbeat = (Column::Heartbeat, Cell::CommitTimestamp);
-                let said = holder.iter().flat_map(Holder::cells);
-                let cells = std::iter::once(heartbeat).chain(said).collect();
+                let cells = vec![(Column::Heartbeat, Cell::CommitTimestamp)];
                 Ok(vec![Write { key: lock.into(), kind: WriteKind::Update, cells }])
             }
             Change::Release { term, next, displaced, info } => {
@@ -323,9 +316,8 @@ impl Change {
                 }
                 Ok(writes)
             }
-            Change::KeepWriting { first, holder } => {
-                let term = first.or_second(lock_row);
-                Change::Heartbeat { term, holder: holder.clone() }.judge(lock, found)
+            Change::KeepWriting { first } => {
+                Change::Heartbeat { term: first.or_second(lock_row) }.judge(lock, found)
             }
             Change::EndWriting { first, next, displaced } => {
                 as_release(first.or_second(lock_row), next, *displaced).judge(lock, found)

@@ -8,7 +8,7 @@ use spindle_protocol::{Act, Answer, StoredRow, Timestamp};
 use tokio::time::{Instant, timeout};
 
 use crate::batch::{Repeats, Ticks};
-use crate::error::{Error, Kind, Outcome, Result};
+use crate::error::{Error, Outcome, Result};
 use crate::names::subject;
 use crate::runloop::{BatchedRow, LockRow, UnderWay};
 use crate::store::Table;
@@ -104,15 +104,7 @@ impl Judge {
 
     /// Reads the rows of all members, the gone ones' too.
     async fn read(&self) -> Result<Rows> {
-        let found = poll_in_turn(&self.table, &self.repeats, &[], &[&self.members]).await?;
-        if !self.table.store.optional_columns().info {
-            return Err(Error::new(Kind::Schema(format!(
-                "table `{}` has no column `info STRING(MAX)`, without which contenders can't say \
-                 their rank; ddl/ has the ALTER that adds it",
-                self.table.name
-            ))));
-        }
-        Ok(found)
+        poll_in_turn(&self.table, &self.repeats, &[], &[&self.members]).await
     }
 
     /// Reads the members: all rows, and those of the live ones that declare a rank, and count.

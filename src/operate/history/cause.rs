@@ -25,14 +25,9 @@ pub(super) fn is_term(stored: &StoredRow) -> bool {
     stored.writer.id().is_some() && !stored.row().is_released()
 }
 
-pub(super) fn judge(
-    term: &StoredRow,
-    later: &Later,
-    has_marks: bool,
-    vacancy: Option<Duration>,
-) -> PastTerm {
+pub(super) fn judge(term: &StoredRow, later: &Later, vacancy: Option<Duration>) -> PastTerm {
     let row = term.row();
-    let ended = ended(term, later, has_marks);
+    let ended = ended(term, later);
     PastTerm {
         holder: row.writer.id().unwrap_or_default().to_string(),
         token: FencingToken::from_timestamp(row.token),
@@ -45,7 +40,7 @@ pub(super) fn judge(
 }
 
 /// Returns when and why the term ended; nothing if it goes on.
-fn ended(term: &StoredRow, later: &Later, has_marks: bool) -> Option<(Timestamp, Cause)> {
+fn ended(term: &StoredRow, later: &Later) -> Option<(Timestamp, Cause)> {
     let over = term.row().vacant_since(LEASE_DEFAULT);
     let ran_out = |by: Timestamp| {
         let had_none = term.heartbeat == term.token;
@@ -62,7 +57,7 @@ fn ended(term: &StoredRow, later: &Later, has_marks: bool) -> Option<(Timestamp,
         }
         Later::Version(version) if is_term(version) => ran_out(version.row().token),
         Later::Version(version) => {
-            let cause = cause(version, has_marks);
+            let cause = cause(version);
             let at = version.row().token;
             let is_by_hand = matches!(cause, Cause::Evicted { .. } | Cause::Seized { .. });
             // A change by hand to a row whose lease had run out didn't end the term.
@@ -83,7 +78,7 @@ fn is_second_of(term: &StoredRow, version: &StoredRow) -> bool {
 }
 
 /// Returns how the term before the version ended, as the version says.
-fn cause(version: &StoredRow, has_marks: bool) -> Cause {
+fn cause(version: &StoredRow) -> Cause {
     let row = version.row();
     if !row.is_released() {
         let (by, reason) = mark(version, "evicted").unwrap_or_default();
@@ -93,7 +88,6 @@ fn cause(version: &StoredRow, has_marks: bool) -> Cause {
         return Cause::Seized { by, reason };
     }
     match row.writer.names() {
-        _ if !has_marks => Cause::Unmarked,
         Named::Successor(to) => Cause::HandedTo { to: to.to_string() },
         Named::Cooldown => {
             let until = datetime(row.token + row.lease.unwrap_or(LEASE_DEFAULT));

@@ -74,8 +74,6 @@ pub enum Cause {
     /// The row was deleted later, by the end that is told. Before that the term may have ended in
     /// any way, and other terms may have come and gone.
     Unknown,
-    /// Released or seized: a table without the column `info` doesn't tell which.
-    Unmarked,
 }
 
 /// Why a history goes no further back.

@@ -11,10 +11,9 @@ use tokio::time::{sleep, timeout};
 
 use super::past_term::{HistoryEnd, PastTerm};
 use super::walk::{Past, Version, Walk};
-use crate::batch::Need;
 use crate::error::{self, Error, Missing, Result};
 use crate::operate::LockState;
-use crate::store::{REQUEST_LIMIT, Table, read_rows};
+use crate::store::{REQUEST_LIMIT, Table, all_columns, read_rows};
 
 /// As far back as Spanner keeps old versions unless a database says otherwise.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(60 * 60);
@@ -108,8 +107,8 @@ impl Past for LockRow<'_> {
             Error::config(format!("lock `{}`: read at {}: {error}", self.lock, at.0))
         })?;
         let spanner = &self.table.spanner;
-        let timed = spanner.ready(Need::Read, REQUEST_LIMIT).await?;
-        let request = spanner.row_request(spanner.all_columns(), self.lock, timed.limit);
+        let timed = spanner.ready(REQUEST_LIMIT).await?;
+        let request = spanner.row_request(all_columns(), self.lock, timed.limit);
         let bound = TimestampBound::read_timestamp(moment);
         let read = timeout(timed.limit, read_rows(&timed.client, bound, request)).await;
         if let Ok(Err(error)) = &read
@@ -121,16 +120,12 @@ impl Past for LockRow<'_> {
         let (rows, _) = spanner.answered(&timed, read, doing).await?;
         Ok(rows.into_iter().next().map_or(Version::None, Version::Row))
     }
-
-    fn has_marks(&self) -> bool {
-        self.table.spanner.columns.known().info
-    }
 }
 
 /// Returns why nothing can be read of that time, if the error says so, and not that something is
 /// missing now.
 fn end(error: &google_cloud_spanner::Error) -> Option<HistoryEnd> {
-    if Missing::named_in(error).is_some() {
+    if let Some(Missing::Session | Missing::Database) = Missing::named_in(error) {
         return None;
     }
     match error::code(error)? {

@@ -26,9 +26,6 @@ pub trait Past {
 
     /// Returns the row as it was then.
     fn at(&self, at: Timestamp) -> impl Future<Output = Result<Version>> + Send;
-
-    /// Returns true if those who seize a lock leave their mark in the row.
-    fn has_marks(&self) -> bool;
 }
 
 /// An old version of a row.
@@ -124,7 +121,7 @@ impl Walk {
             } else {
                 self.vacancy_before(past, version.clone()).await?
             };
-            return Ok(Some(judge(&version, &later, past.has_marks(), vacancy)));
+            return Ok(Some(judge(&version, &later, vacancy)));
         }
     }
 

@@ -18,8 +18,6 @@ pub(crate) struct Rows {
     pub(crate) rows: Vec<StoredRow>,
     pub(crate) takeovers: Vec<String>,
     pub(crate) read_at: Timestamp,
-    /// True if the leases that the rows tell were read.
-    pub(crate) is_lease_read: bool,
 }
 
 /// As [`poll`], for one that polls by itself: a poll that repeats a failure is charged (I8).
@@ -38,13 +36,12 @@ pub(crate) async fn poll(table: &Table, keys: &[&str], prefixes: &[&str]) -> Res
     // `0` is the character after `/`.
     let end = |prefix: &str| format!("{}0", prefix.trim_end_matches('/'));
     let ranges = prefixes.iter().map(|prefix| (prefix.to_string(), end(prefix))).collect();
-    let Snapshot { rows, read_at, is_lease_read } =
-        table.store.rows(keys, ranges, REQUEST_LIMIT).await?;
+    let Snapshot { rows, read_at } = table.store.rows(keys, ranges, REQUEST_LIMIT).await?;
     let rows = rows.into_iter();
     let is_takeover = |row: &StoredRow| row.is_takeover() && looks_like_takeover_row(&row.key);
     let (takeovers, rows): (Vec<_>, Vec<_>) = rows.partition(is_takeover);
     let takeovers = takeovers.into_iter().map(|row| row.key).collect();
-    Ok(Rows { rows, takeovers, read_at, is_lease_read })
+    Ok(Rows { rows, takeovers, read_at })
 }
 
 /// Returns until when the row protects somebody from everybody else, if it does.

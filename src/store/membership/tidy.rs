@@ -6,7 +6,7 @@ use std::time::Duration;
 use spindle_protocol::{Change, Row, Timestamp, is_takeover_key};
 
 use super::poll::{Rows, poll, taken_until};
-use crate::batch::{Charge, CommitOutcome, Need};
+use crate::batch::{Charge, CommitOutcome};
 use crate::error::Error;
 use crate::names::subject;
 use crate::store::{REQUEST_LIMIT, Table};
@@ -50,12 +50,6 @@ pub(crate) async fn tidy(table: &Table, found: &Rows, lease: Duration) {
         })
         .collect();
     if changes.is_empty() {
-        return;
-    }
-    // As before a takeover: a row whose lease was not read may be held for longer than it seems.
-    let knows = table.store.knows(Need::Begin, REQUEST_LIMIT).await;
-    let has_lease = table.store.optional_columns().lease;
-    if knows.is_err() || has_lease != found.is_lease_read {
         return;
     }
     let rows = changes.len();

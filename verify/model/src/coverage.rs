@@ -21,7 +21,6 @@ impl World {
         if row.writer == Writer::nobody() && !row.is_released() {
             self.history.notes.meet(Goal::EvictedWaited);
         }
-        // Without the column there is no grace in the row; each judges by its own lease.
         let too_soon = row.is_released() && at < row.token + row.lease.unwrap_or_default();
         match row.writer.as_str().strip_prefix('>') {
             None => {}

@@ -30,8 +30,6 @@ pub struct Scenario {
     pub budget: Budget,
     /// How many requests whose sender gave up may still be on their way.
     pub late_requests_max: usize,
-    /// True if the table has the columns that it may lack.
-    pub optional_columns: bool,
     /// One state in so many is checked for I5; it takes longer than all else together.
     pub progress_checked_one_in: u64,
     /// True if the clocks are so bad that I1 must be found broken.

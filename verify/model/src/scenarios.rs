@@ -89,7 +89,6 @@ fn pair() -> Scenario {
         quick_ticks: 8,
         budget: faults(2),
         late_requests_max: 2,
-        optional_columns: true,
         progress_checked_one_in: 64,
         clocks_break_i1: false,
         expected: vec![],
@@ -276,12 +275,11 @@ fn operators() -> Vec<Scenario> {
             expected: vec![Goal::Removed, Goal::TookOver],
             ..pair()
         },
-        // Peers of another implementation that died halfway, on a table without our columns.
+        // Peers of another implementation that died halfway. They write no lease.
         Scenario {
             name: "peers",
             starts: vec![Start::Abandoned, Start::Leftover, Start::Held],
             budget: Budget { leftovers: 1, ..faults(1) },
-            optional_columns: false,
             ticks: 12,
             quick_ticks: 9,
             expected: vec![Goal::OverLeftover, Goal::TookOver],

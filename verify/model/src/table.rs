@@ -22,8 +22,6 @@ pub struct Table {
     /// Shared by all worlds in which they are the same: most steps change no row.
     rows: Arc<Vec<StoredRow>>,
     last: Timestamp,
-    /// True if the table has the columns `lease_ms` and `info`.
-    pub optional_columns: bool,
 }
 
 /// A request as it arrives: an act, and what its sender would write of itself.
@@ -37,8 +35,8 @@ pub struct Request {
 
 impl Table {
     /// Returns a table with these rows.
-    pub fn new(optional_columns: bool, rows: impl IntoIterator<Item = StoredRow>) -> Table {
-        let mut table = Table { rows: Arc::default(), last: Timestamp::EPOCH, optional_columns };
+    pub fn new(rows: impl IntoIterator<Item = StoredRow>) -> Table {
+        let mut table = Table { rows: Arc::default(), last: Timestamp::EPOCH };
         for row in rows {
             table.put(row);
         }
@@ -55,11 +53,8 @@ impl Table {
         self.rows.iter()
     }
 
-    /// Writes a row, whether it exists or not; what it has no columns for is lost.
-    pub fn put(&mut self, mut row: StoredRow) {
-        if !self.optional_columns {
-            (row.lease_ms, row.info) = (None, None);
-        }
+    /// Writes a row, whether it exists or not.
+    pub fn put(&mut self, row: StoredRow) {
         match self.position(&row.key) {
             Ok(at) => Arc::make_mut(&mut self.rows)[at] = row,
             Err(at) => Arc::make_mut(&mut self.rows).insert(at, row),

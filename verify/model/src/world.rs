@@ -41,7 +41,7 @@ impl World {
             tick: 0,
             left: scenario.budget,
             nodes: nodes.map(|(index, member)| Node::start(index, member).into()).collect(),
-            table: Table::new(scenario.optional_columns, neighbours),
+            table: Table::new(neighbours),
             late: Vec::new(),
             history: History::default(),
         };

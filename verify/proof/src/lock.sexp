@@ -26,7 +26,6 @@
 (rigid () Row writers)
 (rigid (Row) Bool reads)
 (rigid (Instance) Int lease margin deducted)
-(rigid () Bool has_column)
 (rigid (Term) Writer writer)
 (rigid (Beat) Term beat_term)
 (rigid (Fence) Term fence_term)
@@ -34,7 +33,6 @@
 ; What is assumed of them. Readers and writers of one lock have the rows that `reads`, and `writers`.
 (axiom nobody-holds-nothing (not (is_holder nobody)))
 (axiom leases (and (<= 0 (margin i)) (< (margin i) (lease i))))
-(axiom one-lease-without-column (or has_column (= (lease i) (lease j))))
 (axiom rows-of-looks (and (= (at (own w)) (of w)) (= (at (beside w)) writers)))
 (axiom second-marks
   (=> (and (is_holder w) (= (attempt w) w) (= (of w) writers))
@@ -148,7 +146,7 @@
   (cell (wr ro) by)
   (cell (lease_null ro) null)
   (cell (lease_cell ro) ms))
-(define begin-row (ro by) (writes-row ro ts ts by (not has_column) (lease (owner (attempt by)))))
+(define begin-row (ro by) (writes-row ro ts ts by false (lease (owner (attempt by)))))
 (define free-row (ro)
   (contract names-no-holder (not (is_holder next)))
   (writes-row ro 0 ts next null grace))
@@ -489,7 +487,7 @@
     (and (begun (current ro)) (= (row (current ro)) ro) (not (unprotected (current ro)))
       (present ro)
       (or (edited ro)
-        (and (>= (heartbeat ro) (term_token (current ro))) (= (lease_null ro) (not has_column))
+        (and (>= (heartbeat ro) (term_token (current ro))) (not (lease_null ro))
           (= (lease_cell ro) (term_lease (current ro))))))))
 (clause unprotected (=> (begun t) (or (unprotected t) (and (is_current t)))))
 (clause over (=> (begun t) (= (not (over t)) (is_in_row t))))

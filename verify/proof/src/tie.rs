@@ -1,8 +1,8 @@
 //! The relation beside `crates/protocol/src/change.rs`: every change, over every small table.
 //!
 //! Small is enough, since both only compare for equality: rows of two tokens, three heartbeats and a
-//! writer of each form make every pattern of equal and different cells. Cells may be NULL, columns
-//! may be missing, and each table has rows of other locks.
+//! writer of each form make every pattern of equal and different cells. Cells may be NULL, and each
+//! table has rows of other locks.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -85,8 +85,8 @@ impl Case {
             "takeover" => {
                 Change::Takeover { seen: seen?, writer, over_leftover: has_option, holder }
             }
-            "heartbeat" => Change::Heartbeat { term, holder: has_option.then_some(holder) },
-            "keep-writing" => Change::KeepWriting { first, holder: has_option.then_some(holder) },
+            "heartbeat" => Change::Heartbeat { term },
+            "keep-writing" => Change::KeepWriting { first },
             "fence" => Change::Fence { term },
             "end-read" => Change::EndRead { term },
             "release" => Change::Release { term, next, displaced, info },
@@ -127,7 +127,6 @@ impl Case {
     /// Returns the relation's view of the table.
     fn state_of(&self, before: &Table) -> State {
         let mut state = self.state.clone();
-        state.set("has_column", before.optional_columns);
         self.rows.iter().for_each(|row| state.put(row, before.get(row).map(cells)));
         for (token, key) in takeovers() {
             // A row of a lock that has such a name, from another's hand, is in the way of a takeover.
@@ -199,7 +198,7 @@ impl Case {
     }
 
     /// Returns a row with these cells. The text goes with the token: each commit that writes one
-    /// writes the other. A heartbeat may say what a holder says.
+    /// writes the other.
     fn written(&self, key: &str, cells: Cells, before: Option<&StoredRow>) -> StoredRow {
         let (heartbeat, token, writer, lease_ms) = cells;
         let info = match self.action {
@@ -209,8 +208,6 @@ impl Case {
             "end-writing" => None,
             _ => holder().info,
         };
-        let says = matches!(self.action, "heartbeat" | "keep-writing") && self.given.has_option;
-        let (lease_ms, info) = if says { (Some(LEASE), holder().info) } else { (lease_ms, info) };
         StoredRow { key: key.into(), heartbeat, token, writer, lease_ms, info }
     }
 
@@ -299,11 +296,10 @@ fn few() -> Vec<Option<Row>> {
 }
 
 /// Each row of few values, or none.
-fn every_row(key: &str, optional_columns: bool) -> Vec<Option<StoredRow>> {
-    let leases = if optional_columns { vec![None, Some(7)] } else { vec![None] };
+fn every_row(key: &str) -> Vec<Option<StoredRow>> {
     let times = [0, 1, 2].map(|time| Some(Timestamp(time)));
     let (heartbeats, tokens) = (times.iter().chain([&None]), times[1..].iter().chain([&None]));
-    let rows = iproduct!(heartbeats, tokens, writers(), leases).map(|cells| {
+    let rows = iproduct!(heartbeats, tokens, writers(), [None, Some(7)]).map(|cells| {
         let (&heartbeat, &token, writer, lease_ms) = cells;
         let (key, info) = (key.into(), lease_ms.map(|_| "text".into()));
         StoredRow { key, heartbeat, token, writer, lease_ms, info }
@@ -327,11 +323,8 @@ fn tables(rows: &[&str]) -> Vec<Table> {
         vec![vec![], vec![one.clone()], vec![named_so], vec![one, takeover(LOCK, 2)]]
     };
     let others = [other("job_0"), other("jobs"), takeover("jobs", 1)];
-    let with = |columns| every_row(rows[0], columns).into_iter().map(move |row| (columns, row));
-    iproduct!([true, false].into_iter().flat_map(with), beside)
-        .map(|((columns, own), beside)| {
-            Table::new(columns, own.into_iter().chain(beside).chain(others.clone()))
-        })
+    iproduct!(every_row(rows[0]), beside)
+        .map(|(own, beside)| Table::new(own.into_iter().chain(beside).chain(others.clone())))
         .collect()
 }
 

@@ -107,8 +107,6 @@ pub enum CoverageGoal {
     SweptByTool,
     /// The tool seized a lock.
     SeizedByTool,
-    /// An ALTER gave a running fleet the optional columns.
-    Altered,
     /// Several locks were looked at by one read.
     ReadTogether,
     /// Several locks were written in one commit.

@@ -14,7 +14,6 @@
 //! The same seed gives the same trace, unless it goes through the client, which draws from the
 //! system's randomness.
 
-mod alter;
 mod callers;
 mod checks;
 mod coverage;

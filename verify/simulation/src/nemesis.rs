@@ -82,7 +82,7 @@ pub(crate) async fn run(world: &Arc<World>) {
 
 async fn inject(world: &Arc<World>, instance: &Arc<Instance>, fault: Fault) {
     world.fault(instance.who, &fault);
-    let lease = instance.timing().lease;
+    let lease = instance.plan.timing.lease;
     let (share, factor) =
         world.random(|random| (random.random::<f64>(), random.random_range(0.0..3.0)));
     let (short, long) = (lease.mul_f64(share), lease.mul_f64(factor));
@@ -165,7 +165,7 @@ fn successor(world: &World, instance: &Instance) -> Option<Succession> {
     }
     let (which, share) =
         world.random(|random| (random.random_range(0..others.len()), random.random::<f64>()));
-    let grace = instance.timing().lease.mul_f64(share);
+    let grace = instance.plan.timing.lease.mul_f64(share);
     Some(Succession::Successor { id: others[which].plan.id.clone(), grace })
 }
 

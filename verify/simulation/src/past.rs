@@ -38,10 +38,6 @@ impl Past for LockRow<'_> {
             None => Version::End(HistoryEnd::Forgotten),
         })
     }
-
-    fn has_marks(&self) -> bool {
-        true
-    }
 }
 
 impl LockRow<'_> {

@@ -34,9 +34,6 @@ pub struct Plan {
     pub has_manual_edits: bool,
     /// True if requests go through the real client and server.
     pub through_client: bool,
-    /// The timing of everybody while the table lacks its optional columns, which an ALTER adds in
-    /// the fault phase. It is none where the table has them from the start.
-    pub old_table: Option<Timing>,
     /// True if the contenders of different locks share processes, and with them a batcher.
     pub together: bool,
     /// Those who hold by the library's own ways, which takes a server.
@@ -107,18 +104,11 @@ impl Plan {
         }
         let leases = random.random_range(30..200);
         let leases = if through_client { leases / 4 } else { leases };
-        let old_table = through_client && random.random_bool(0.25);
-        let callers = callers(through_client && !old_table, lock_count, lease_base, &mut random);
-        // Time for an ALTER, for the minute after it, and for what comes then.
-        let fault_phase = if old_table {
-            (lease_base * leases).max(lease_base * 20 + Duration::from_secs(300))
-        } else {
-            lease_base * leases
-        };
+        let callers = callers(through_client, lock_count, lease_base, &mut random);
         Plan {
             seed,
             locks,
-            fault_phase,
+            fault_phase: lease_base * leases,
             uncertainty: Duration::from_millis(if random.random() {
                 0
             } else {
@@ -129,7 +119,6 @@ impl Plan {
             delay_max: lease_base.mul_f64(random.random_range(0.001..0.02)),
             has_manual_edits: random.random_bool(0.2),
             through_client,
-            old_table: old_table.then(|| Timing::from_lease(lease_base)),
             // Of chance of its own, so that the rest of a seed's plan stays as it is.
             together: SmallRng::seed_from_u64(!seed).random_bool(0.3),
             callers,
@@ -154,7 +143,6 @@ impl Plan {
             fault_every: lease.mul_f64(random.random_range(0.2..0.6)),
             delay_max: lease.mul_f64(random.random_range(0.001..0.02)),
             through_client: false,
-            old_table: None,
             together: true,
             callers: Vec::new(),
             ..Plan::from_seed(seed)

@@ -13,12 +13,6 @@ pub(crate) const SCHEMA: &str = concat!(
     ";\nCREATE TABLE ledger (serial INT64 NOT NULL, lock_name STRING(MAX)) PRIMARY KEY (serial)"
 );
 
-/// As other implementations make it.
-pub(crate) const OLD_SCHEMA: &str = concat!(
-    include_str!("../../../tests/four_columns.sql"),
-    ";\nCREATE TABLE ledger (serial INT64 NOT NULL, lock_name STRING(MAX)) PRIMARY KEY (serial)"
-);
-
 /// The key of a row of the lock table.
 pub(crate) fn key(name: &str) -> Key {
     Key(vec![KeyPart::Ascending(name.into())])

@@ -13,7 +13,7 @@ use crate::instance::Instance;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::world::World;
-use crate::{alter, nemesis, tool};
+use crate::{nemesis, tool};
 
 /// Lives the plan; with `prints`, tells every event.
 pub fn run(plan: &Plan, prints: bool) -> Report {
@@ -67,11 +67,7 @@ async fn live(plan: &Plan, prints: bool) -> Report {
     let world = Arc::new(World::new(plan, prints).await);
     if plan.through_client {
         world.saw(CoverageGoal::ThroughClient);
-        if plan.old_table.is_some() {
-            tokio::spawn(alter::the_table(Arc::clone(&world)));
-        } else {
-            tokio::spawn(tool::work(Arc::clone(&world)));
-        }
+        tokio::spawn(tool::work(Arc::clone(&world)));
     }
     for index in 0..plan.callers.len() {
         let caller = Caller::new(&world, index);

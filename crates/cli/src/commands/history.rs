@@ -27,7 +27,7 @@ pub struct Term {
     pub end: Option<String>,
     pub lasted_ms: Option<i64>,
     /// `released`, `handed_to`, `cooldown`, `evicted`, `seized`, `began_to_write`, `lease_ran_out`,
-    /// `before_heartbeat`, `unknown` or `unmarked`; null if the term goes on.
+    /// `before_heartbeat` or `unknown`; null if the term goes on.
     pub cause: Option<&'static str>,
     /// More of the cause: to whom, until when, by whom and why.
     pub detail: Option<String>,
@@ -85,7 +85,6 @@ fn in_fields(cause: &Cause) -> (&'static str, Option<String>) {
         Cause::LeaseRanOut => ("lease_ran_out", None),
         Cause::BeforeHeartbeat => ("before_heartbeat", None),
         Cause::Unknown => ("unknown", None),
-        Cause::Unmarked => ("unmarked", None),
         _ => ("other", None),
     }
 }

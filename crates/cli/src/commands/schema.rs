@@ -28,7 +28,7 @@ struct Made<'a> {
     columns_added: Vec<&'static str>,
 }
 
-/// Makes the table, or adds the optional columns that it lacks.
+/// Makes the table, or adds the columns that it lacks.
 pub async fn init(place: &Place, out: &Output, endpoint: Option<&str>) -> Result<ExitCode> {
     let admin = place.admin(endpoint).await?;
     let created = place.locks.create(&admin, &place.database).await.map_err(misplaced)?;
@@ -58,11 +58,9 @@ impl Made<'_> {
         match (self.created, self.columns_added.as_slice()) {
             (true, _) => format!("table `{table}`: made, and fit for locks\n"),
             (false, []) => format!("table `{table}`: was there already, and is fit for locks\n"),
-            (false, columns) => format!(
-                "table `{table}`: added {}\nInstances that run already take a minute to learn of \
-                 it; until then they must all use one lease.\n",
-                columns.join(" and ")
-            ),
+            (false, columns) => {
+                format!("table `{table}`: added {}, and is fit for locks\n", columns.join(" and "))
+            }
         }
     }
 }

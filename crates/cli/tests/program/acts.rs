@@ -80,7 +80,13 @@ async fn init_makes_a_table_that_works_and_says_so_when_it_was_there() {
 #[tokio::test]
 async fn init_adds_the_columns_that_an_old_table_lacks() {
     let world = World::with(FOUR_COLUMNS).await;
-    world.run(&["doctor"]).await.says("no column lease_ms, info");
+    let alter = "ALTER TABLE locktable ADD COLUMN lease_ms INT64";
+    world.run(&["doctor"]).await.ends(1).says("no column `lease_ms`").says(alter);
+    // Each command ends at once, with the code of a table that is wrong.
+    for command in [&["ls"][..], &["show", "billing"], &["evict", "billing", "--yes"]] {
+        world.run(command).await.ends(4).complains(alter).complains("`spindle init`");
+    }
+    world.run(&["run", "billing", "--", "true"]).await.ends(125).complains(alter);
     let admin = world.emulator.rest_endpoint();
     world.run(&["init", "--admin-endpoint", &admin]).await.says("added lease_ms and info");
     let held = world.hold("billing", "node-1", LEASE).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use spindle_emulator::engine::{Mutation, WriteKind};
 
-use crate::world::{DATABASE, FOUR_COLUMNS, World, stall_a_poll};
+use crate::world::{DATABASE, World, stall_a_poll};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -182,12 +182,4 @@ async fn show_names_seize_where_a_dead_holder_has_a_long_lease() {
     world.emulator.advance(Duration::from_secs(20));
     // A contender may have a longer lease. The row does not tell it.
     world.run(&["show", "billing"]).await.says("at once, or when its own longer lease is over");
-}
-
-#[tokio::test]
-async fn the_history_of_a_four_column_table_is_told() {
-    let world = World::with(FOUR_COLUMNS).await;
-    let held = world.table.lock("billing").id("node-1").build().unwrap();
-    drop(held.acquire().await.unwrap());
-    world.run(&["history", "billing"]).await.ends(0).says("node-1");
 }

@@ -98,8 +98,8 @@ impl Writing {
         };
         match act {
             Act::Heartbeat { term } => Some(match second(term) {
-                Some(term) => Change::Heartbeat { term, holder: None },
-                None => Change::KeepWriting { first: term.clone(), holder: None },
+                Some(term) => Change::Heartbeat { term },
+                None => Change::KeepWriting { first: term.clone() },
             }),
             Act::Release { term, next, displaced } => {
                 let (next, displaced) = (next.clone(), *displaced);

@@ -118,7 +118,7 @@ impl History {
             Change::Heartbeat { term, .. }
             | Change::Release { term, .. }
             | Change::EndRead { term } => self.judge_owner(key, term, before),
-            Change::KeepWriting { first, .. } => self.judge_owner(key, first, before),
+            Change::KeepWriting { first } => self.judge_owner(key, first, before),
             Change::EndWriting { first, .. } => {
                 if writer_row.is_some_and(|row| first.second_in(row.token, &row.writer).is_some()) {
                     self.notes.meet(Goal::EitherReleased);

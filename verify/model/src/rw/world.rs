@@ -42,7 +42,7 @@ impl World {
             tick: 0,
             left: scenario.budget,
             parties: Vec::new(),
-            table: Table::new(true, []),
+            table: Table::new([]),
             late: Vec::new(),
             history: History::default(),
         };

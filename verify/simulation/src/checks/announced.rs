@@ -64,7 +64,7 @@ impl Announced {
         let now = timeline.now();
         let (lock, who) = (&instance.lock_name, instance.who);
         let token = ended.term.token();
-        let timing = &instance.timing();
+        let timing = &instance.plan.timing;
         // A nap is measured by the runtime's clock, which may differ by the margin from the own.
         let slack = timing.lease / 1_000 + Duration::from_millis(10);
         let just_woke =

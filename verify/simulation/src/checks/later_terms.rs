@@ -36,7 +36,7 @@ pub(super) fn renewed_in_time(
     };
     let rate = instance.clocks.rate();
     let valid_until = now + term.remaining().div_f64(rate);
-    let renewed = valid_until.saturating_sub(instance.timing().validity().div_f64(rate));
+    let renewed = valid_until.saturating_sub(instance.plan.timing.validity().div_f64(rate));
     let next_began = TrueTime::elapsed_at(latest.cast_signed());
     if renewed <= next_began + SLACK {
         return Ok(());

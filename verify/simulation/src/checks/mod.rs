@@ -190,7 +190,7 @@ impl Checks {
             }
             (Act::Observe, Answer::Observed(observation)) => {
                 let Some(row) = &observation.row else { return };
-                let own = instance.timing().lease;
+                let own = instance.plan.timing.lease;
                 let waits = |lease| row.heartbeat + lease > observation.read_at;
                 if !row.is_released() && !waits(own) && row.lease.is_some_and(waits) {
                     self.timeline.saw(CoverageGoal::LongerLease);

@@ -47,12 +47,10 @@ impl Instance {
         loop {
             let seed = world.random(|random| random.random());
             let cancel = CancellationToken::new();
-            let timing = world.timing(&self.plan);
-            *lock(&self.timing) = timing.clone();
             let identity = Identity {
                 lock: self.lock_name.clone(),
                 id: self.plan.id.clone(),
-                timing,
+                timing: self.plan.timing.clone(),
                 clock: simulation::clock(Arc::clone(&self.clocks) as _),
                 seed,
             };
@@ -132,7 +130,7 @@ fn stepped(world: &Arc<World>, instance: &Instance) {
 fn write(world: &Arc<World>, instance: &Instance, term: &Term) {
     let (network, term) = (Arc::clone(&world.network), term.clone());
     let reach = Reach { network, line: instance.process };
-    let lease = instance.timing().lease;
+    let lease = instance.plan.timing.lease;
     let (decided_early, think, serial) = world.random(|random| {
         let early = if random.random_bool(0.3) { random.random_range(0.0..3.0) } else { 0.0 };
         // Most know what they write; a few hold their transaction open across the end of the lease.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use spindle::simulation::Member;
 use spindle::{CancellationToken, FencingToken, Term};
-use spindle_protocol::{Succession, Timing};
+use spindle_protocol::Succession;
 
 use crate::machine::{Clocks, lock};
 use crate::plan::MemberPlan;
@@ -26,8 +26,6 @@ pub(crate) struct Instance {
     pub(crate) plan: MemberPlan,
     pub(crate) clocks: Arc<Clocks>,
     pub(crate) state: Mutex<State>,
-    /// By which its present life, or its last, goes.
-    pub(crate) timing: Mutex<Timing>,
 }
 
 #[derive(Debug, Default)]
@@ -97,11 +95,6 @@ impl Instance {
 
     pub(crate) fn is_paused(&self) -> bool {
         lock(&self.state).is_paused
-    }
-
-    /// By which its present life, or its last, goes.
-    pub(crate) fn timing(&self) -> Timing {
-        lock(&self.timing).clone()
     }
 
     /// When it last came back from a pause; now, if it is paused.

@@ -7,18 +7,17 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use spindle::{CancellationToken, FencingToken, LockTable, simulation};
-use spindle_protocol::Timing;
+use spindle::{FencingToken, LockTable, simulation};
 
 use crate::checks::{BYSTANDERS, Checks, bystander_row};
 use crate::instance::Instance;
 use crate::load::Bounds;
 use crate::machine::{Clocks, lock};
 use crate::network::{Conditions, Network};
-use crate::plan::{MemberPlan, NIGHTLY, Plan};
+use crate::plan::{NIGHTLY, Plan};
 use crate::reach::Reach;
 use crate::report::Report;
-use crate::rows::{OLD_SCHEMA, SCHEMA, timestamp};
+use crate::rows::{SCHEMA, timestamp};
 use crate::server;
 use crate::timeline::Timeline;
 
@@ -40,7 +39,6 @@ fn instances(plan: &Plan) -> Vec<Arc<Instance>> {
                 plan: member.clone(),
                 clocks: Arc::clone(clocks),
                 state: Mutex::default(),
-                timing: Mutex::new(member.timing.clone()),
             }));
         }
     }
@@ -55,8 +53,6 @@ pub(crate) struct World {
     /// By process, one for each of its batchers.
     tables: Vec<Vec<LockTable>>,
     checks: Arc<Mutex<Checks>>,
-    /// True if lives that begin now may have leases of their own.
-    leases_differ: CancellationToken,
 }
 
 impl Deref for World {
@@ -75,13 +71,12 @@ impl World {
         // Each process has a connection, and so has each caller. The last is the tool's.
         let processes = instances.iter().map(|it| it.process + 1).max().unwrap_or_default();
         let bounds = (0..processes).map(|process| match instances.get(process) {
-            Some(only) if !plan.together => Bounds::of_one(&only.timing()),
+            Some(only) if !plan.together => Bounds::of_one(&only.plan.timing),
             _ => Bounds::OF_MANY,
         });
         let bounds: Vec<_> = bounds.chain(vec![Bounds::NONE; plan.callers.len() + 1]).collect();
-        let schema = if plan.old_table.is_some() { OLD_SCHEMA } else { SCHEMA };
         let lines = plan.through_client.then_some(bounds.len());
-        let (server, database) = server::start(plan.uncertainty, schema, lines).await;
+        let (server, database) = server::start(plan.uncertainty, SCHEMA, lines).await;
         let bystanders: Vec<_> = BYSTANDERS.into_iter().map(bystander_row).collect();
         database.apply(&bystanders).await.expect("the database is empty");
         let conditions = Conditions {
@@ -105,14 +100,7 @@ impl World {
             }
         };
         let tables = (0..processes).map(tables).collect();
-        World {
-            plan: plan.clone(),
-            tables,
-            network,
-            checks,
-            instances,
-            leases_differ: CancellationToken::new(),
-        }
+        World { plan: plan.clone(), tables, network, checks, instances }
     }
 
     pub(crate) fn instances(&self) -> &[Arc<Instance>] {
@@ -142,19 +130,6 @@ impl World {
     /// The observer of the acts of instances.
     pub(crate) fn shared_checks(&self) -> &Arc<Mutex<Checks>> {
         &self.checks
-    }
-
-    /// By which a life that begins now goes: in an old table all leases have to be the same.
-    pub(crate) fn timing(&self, member: &MemberPlan) -> Timing {
-        match &self.plan.old_table {
-            Some(timing) if !self.leases_differ.is_cancelled() => timing.clone(),
-            _ => member.timing.clone(),
-        }
-    }
-
-    /// Every instance has learnt of `lease_ms` by now.
-    pub(crate) fn let_leases_differ(&self) {
-        self.leases_differ.cancel();
     }
 
     /// Asks what an instance believes.

@@ -7,7 +7,7 @@ use google_cloud_spanner::client::DatabaseClient;
 use google_cloud_spanner::statement::Statement;
 use tokio::time::timeout;
 
-use super::schema::Found;
+use super::columns::Found;
 use crate::error::{Error, Result};
 use crate::store::connection::TimedClient;
 use crate::store::requests::{self, Request};
@@ -20,12 +20,6 @@ pub(super) async fn ask(timed: &TimedClient, table: &str) -> Result<Vec<Found>> 
         Ok(answer) => answer.map_err(|source| Error::from_read(doing(), source)),
         Err(_) => Err(Error::timed_out(doing(), timed.limit)),
     }
-}
-
-/// Returns true if there is a table of that name, as far as the caller's role may see it.
-#[cfg(feature = "admin")]
-pub(crate) async fn is_there(timed: &TimedClient, table: &str) -> Result<bool> {
-    ask(timed, table).await.map(|columns| !columns.is_empty())
 }
 
 /// Returns true if the database is of the PostgreSQL dialect. The administration's own answer

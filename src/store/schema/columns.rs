@@ -1,6 +1,5 @@
-//! The columns that a lock table should have, and the ALTER for those that it has otherwise.
+//! The columns that a lock table should have, and the ALTER for those that it lacks or has otherwise.
 
-use crate::batch::OptionalColumns;
 use crate::names::{ID_BYTES_MAX, INFO_BYTES_MAX, NAME_BYTES_MAX};
 
 /// How much a takeover row's key adds to the name of its lock.
@@ -11,7 +10,7 @@ const WRITER_SUFFIX: usize = 64;
 
 /// A column as the information schema tells of it.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(crate) struct Found {
     pub(super) name: String,
     /// As DDL writes it: `STRING(MAX)`, `character varying(8)`.
     pub(super) spanner_type: String,
@@ -31,8 +30,6 @@ struct Column {
     kind: Kind,
     ddl: &'static str,
     ddl_postgresql: &'static str,
-    /// Set for one that a table may lack.
-    optional: Option<spindle_protocol::Column>,
 }
 
 const STAMP: &str = "TIMESTAMP OPTIONS (allow_commit_timestamp=true)";
@@ -44,67 +41,75 @@ const COLUMNS: [Column; 6] = [
         kind: Kind::Text(NAME_BYTES_MAX + TAKEOVER_SUFFIX),
         ddl: "STRING(MAX) NOT NULL",
         ddl_postgresql: "text",
-        optional: None,
     },
-    Column {
-        name: "heartbeat",
-        kind: Kind::Stamp,
-        ddl: STAMP,
-        ddl_postgresql: STAMP_POSTGRESQL,
-        optional: None,
-    },
-    Column {
-        name: "token",
-        kind: Kind::Stamp,
-        ddl: STAMP,
-        ddl_postgresql: STAMP_POSTGRESQL,
-        optional: None,
-    },
+    Column { name: "heartbeat", kind: Kind::Stamp, ddl: STAMP, ddl_postgresql: STAMP_POSTGRESQL },
+    Column { name: "token", kind: Kind::Stamp, ddl: STAMP, ddl_postgresql: STAMP_POSTGRESQL },
     Column {
         name: "writer",
         kind: Kind::Text(ID_BYTES_MAX + WRITER_SUFFIX),
         ddl: "STRING(MAX)",
         ddl_postgresql: "text",
-        optional: None,
     },
-    Column {
-        name: "lease_ms",
-        kind: Kind::Number,
-        ddl: "INT64",
-        ddl_postgresql: "bigint",
-        optional: Some(spindle_protocol::Column::LeaseMs),
-    },
+    Column { name: "lease_ms", kind: Kind::Number, ddl: "INT64", ddl_postgresql: "bigint" },
     Column {
         name: "info",
         kind: Kind::Text(INFO_BYTES_MAX),
         ddl: "STRING(MAX)",
         ddl_postgresql: "text",
-        optional: Some(spindle_protocol::Column::Info),
     },
 ];
 
-/// Tells which optional columns are there, or what is wrong with the table and how to mend it.
-pub(super) fn judge(table: &str, columns: &[Found]) -> Result<OptionalColumns, String> {
-    if columns.is_empty() {
-        return Err(format!(
-            "table `{table}` is not there, or this role may not see its columns; create it as in \
-             ddl/googlesql.sql"
-        ));
+/// Tells what is wrong with the columns of a table, and how to mend it.
+pub(crate) fn judge(table: &str, found: &[Found]) -> Result<(), String> {
+    if found.is_empty() {
+        return Err(no_table(table));
     }
-    let is_postgresql = columns.iter().any(Found::is_postgresql);
-    let mut optional = OptionalColumns::default();
     for column in &COLUMNS {
-        let found = columns.iter().find(|found| found.name.eq_ignore_ascii_case(column.name));
-        let Some(found) = found else {
-            match column.optional {
-                Some(_) => continue,
-                None => return Err(column.missing(table, is_postgresql)),
+        match column.among(found) {
+            Some(found) => column.check(table, found)?,
+            None => {
+                return Err(column.missing(table, &column.addition(table, is_postgresql(found))));
             }
-        };
-        column.check(table, found)?;
-        optional = column.optional.map_or(optional, |column| optional.and(column));
+        }
     }
-    Ok(optional)
+    Ok(())
+}
+
+/// Says that the table is missing.
+pub(super) fn no_table(table: &str) -> String {
+    format!(
+        "table `{table}` is not there, or this role may not see it: `spindle init` makes it, as in \
+         ddl/"
+    )
+}
+
+/// Says that a column is missing, with its statement in both dialects: Spanner's refusal is the same
+/// in both.
+pub(super) fn no_column(table: &str, name: &str) -> String {
+    match COLUMNS.iter().find(|column| column.name.eq_ignore_ascii_case(name)) {
+        Some(column) => {
+            let [googlesql, postgresql] = [false, true].map(|it| column.addition(table, it));
+            column.missing(table, &format!("{googlesql}; in PostgreSQL {postgresql}"))
+        }
+        None => format!("table `{table}` has no column `{name}`"),
+    }
+}
+
+/// Returns the columns that a table lacks, each with the statement that adds it; none for one that isn't
+/// there, or has another key.
+#[cfg(feature = "admin")]
+pub(crate) fn lacking(table: &str, found: &[Found]) -> Vec<(&'static str, String)> {
+    let [key, columns @ ..] = &COLUMNS;
+    if key.among(found).is_none() {
+        return Vec::new();
+    }
+    let lacking = columns.iter().filter(|column| column.among(found).is_none());
+    lacking.map(|it| (it.name, it.addition(table, is_postgresql(found)))).collect()
+}
+
+/// Returns true if the columns are of a database of the PostgreSQL dialect.
+fn is_postgresql(found: &[Found]) -> bool {
+    found.iter().any(Found::is_postgresql)
 }
 
 impl Column {
@@ -112,12 +117,26 @@ impl Column {
         if is_postgresql { self.ddl_postgresql } else { self.ddl }
     }
 
-    fn missing(&self, table: &str, is_postgresql: bool) -> String {
-        let Column { name, .. } = self;
-        let ddl = self.ddl(is_postgresql);
+    fn among<'a>(&self, found: &'a [Found]) -> Option<&'a Found> {
+        found.iter().find(|found| found.name.eq_ignore_ascii_case(self.name))
+    }
+
+    fn addition(&self, table: &str, is_postgresql: bool) -> String {
+        let (name, ddl) = (self.name, self.ddl(is_postgresql));
+        format!("ALTER TABLE {table} ADD COLUMN {name} {ddl}")
+    }
+
+    fn missing(&self, table: &str, addition: &str) -> String {
+        let name = self.name;
+        if name == COLUMNS[0].name {
+            return format!(
+                "table `{table}` has no column `{name}`, so it is no lock table: `spindle init` makes one \
+                 of another name"
+            );
+        }
         format!(
-            "table `{table}` has no column `{name}`, or this role may not see it: ALTER TABLE \
-             {table} ADD COLUMN {name} {ddl}"
+            "table `{table}` has no column `{name}`, or this role may not see it: `spindle init` adds \
+             it, or {addition}"
         )
     }
 
@@ -211,7 +230,7 @@ mod tests {
         ("info", "STRING(MAX)"),
     ];
 
-    fn table(columns: &[(&str, &str)]) -> Result<OptionalColumns, String> {
+    fn table(columns: &[(&str, &str)]) -> Result<(), String> {
         let columns: Vec<_> = columns.iter().map(|(name, kind)| found(name, kind)).collect();
         judge("jobs", &columns)
     }
@@ -224,26 +243,24 @@ mod tests {
             (key.name, names),
             ("name", spindle_protocol::Column::ALL.map(|it| it.name()).to_vec())
         );
-        let lacking: Vec<_> = COLUMNS.iter().filter_map(|column| column.optional).collect();
-        assert_eq!(lacking, OptionalColumns::default().missing().collect::<Vec<_>>());
+        let others = include_str!("../../../tests/four_columns.sql");
         for (create, upgrade, is_postgresql) in [
             (ddl::GOOGLESQL, ddl::GOOGLESQL_UPGRADE, false),
             (ddl::POSTGRESQL, ddl::POSTGRESQL_UPGRADE, true),
         ] {
             for column in &COLUMNS {
-                let defined = format!("{} {}", column.name, column.ddl(is_postgresql));
-                assert!(create.contains(&format!("\n  {defined}")), "{defined}");
-                let is_added = upgrade.contains(&format!("ADD COLUMN {defined};"));
-                assert_eq!(is_added, column.optional.is_some(), "{defined}");
+                let defined = format!("\n  {} {}", column.name, column.ddl(is_postgresql));
+                assert!(create.contains(&defined), "{defined}");
+                let addition = format!("{};", column.addition("locktable", is_postgresql));
+                let is_new = !others.contains(&format!("  {} ", column.name));
+                assert_eq!(upgrade.contains(&addition), is_new, "{addition}");
             }
         }
     }
 
     #[test]
     fn the_tables_of_both_dialects_are_in_order() {
-        let all = Ok(OptionalColumns::ALL);
-        assert_eq!(table(&GOOGLESQL), all);
-        assert_eq!(table(&GOOGLESQL[..4]), Ok(OptionalColumns::default()));
+        assert_eq!(table(&GOOGLESQL), Ok(()));
         let postgresql = [
             ("name", "character varying"),
             ("heartbeat", "spanner.commit_timestamp"),
@@ -252,7 +269,31 @@ mod tests {
             ("lease_ms", "bigint"),
             ("info", "character varying(4096)"),
         ];
-        assert_eq!(table(&postgresql), all);
+        assert_eq!(table(&postgresql), Ok(()));
+    }
+
+    #[test]
+    fn a_column_that_spanner_misses_is_told_with_the_statements_of_both_dialects_and_init() {
+        for (at, (name, _)) in GOOGLESQL.into_iter().enumerate().skip(1) {
+            let said = no_column("jobs", name);
+            for part in [
+                &format!("no column `{name}`"),
+                "`spindle init`",
+                &COLUMNS[at].addition("jobs", false),
+                &COLUMNS[at].addition("jobs", true),
+            ] {
+                assert!(said.contains(part), "{part}: {said}");
+            }
+            let mut columns = GOOGLESQL.to_vec();
+            columns.remove(at);
+            let wrong = table(&columns).unwrap_err();
+            assert!(wrong.contains("`spindle init`"), "{wrong}");
+            assert!(wrong.ends_with(&COLUMNS[at].addition("jobs", false)), "{wrong}");
+        }
+        assert_eq!(no_column("jobs", "colour"), "table `jobs` has no column `colour`");
+        for said in [no_column("jobs", "name"), table(&GOOGLESQL[1..]).unwrap_err()] {
+            assert!(said.contains("it is no lock table") && !said.contains("ALTER"), "{said}");
+        }
     }
 
     #[test]
@@ -279,7 +320,6 @@ mod tests {
         let mut columns = GOOGLESQL.map(|(name, kind)| found(name, kind));
         columns[2] = Found { is_stamped: false, ..unstamped };
         assert!(judge("jobs", &columns).unwrap_err().contains("SET OPTIONS"));
-        assert!(table(&GOOGLESQL[1..]).unwrap_err().contains("has no column `name`"));
         assert!(table(&[]).unwrap_err().contains("is not there"));
     }
 }
