@@ -6,13 +6,15 @@
 //! ```
 //!
 //! It finds the server as every client does: by `SPANNER_EMULATOR_HOST`, or by credentials. It makes
-//! two tables with names of its own and removes them at the end. Where a server has no
+//! three tables with names of its own and removes them at the end. Where a server has no
 //! administration by REST, `-- --ddl` prints the statements, and `SPINDLE_TEST_TABLES=made` says
 //! that somebody else has run them. Without a database it starts an embedded Spanner and goes there,
 //! with nothing but these variables.
 
 #[path = "any_spanner/cases.rs"]
 mod cases;
+#[path = "any_spanner/columns.rs"]
+mod columns;
 #[path = "any_spanner/conflicts.rs"]
 mod conflicts;
 #[path = "any_spanner/place.rs"]
@@ -86,6 +88,7 @@ async fn examine(database: &str) -> Result<bool, Failure> {
     let can_be_locked = report.held(points::READ_TIMESTAMP);
     check_says_so(&place, can_be_locked, &mut report).await;
     if can_be_locked {
+        columns::check(&place, &mut report).await;
         cases::hold(&place, &mut report).await;
         cases::the_simple_example(&place, &mut report).await;
     } else {

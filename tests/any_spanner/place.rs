@@ -1,4 +1,4 @@
-//! The database under examination, and the two tables in it.
+//! The database under examination, and the tables in it.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub fn cost(database: &str) -> String {
     let tables = if is_made() {
         "in two tables that are there"
     } else {
-        "in two tables that it makes and removes"
+        "in three tables that it makes and removes"
     };
     format!(
         "any_spanner: examines {database}, {tables}: about 500 requests on a few dozen rows, for half a minute, \
@@ -120,6 +120,36 @@ impl Place {
             admin.update_database_ddl().set_database(&self.database).set_statements(statements);
         timeout(TIME_LIMIT, change.poller().until_done()).await??;
         Ok(())
+    }
+
+    /// Makes a lock table of four columns; none where somebody else has made the tables.
+    pub async fn make_old_table(&self) -> Result<Option<LockTable>, Failure> {
+        let Some(admin) = &self.admin else { return Ok(None) };
+        let ddl = match self.is_postgresql().await? {
+            true => LockTable::DDL_POSTGRESQL,
+            false => LockTable::DDL,
+        };
+        let is_old = |line: &&str| !line.contains("lease_ms") && !line.contains("info");
+        let lines: Vec<&str> = ddl.lines().filter(is_old).collect();
+        let statement = lines.join("\n").replace("locktable", &self.old_locks());
+        self.change_schema(admin, vec![statement]).await?;
+        Ok(Some(LockTable::new(&self.database, self.old_locks())))
+    }
+
+    pub async fn upgrade(&self, table: &LockTable) -> Result<(), Failure> {
+        let admin = self.admin.as_ref().ok_or("it has no administration")?;
+        let added = timeout(TIME_LIMIT, table.upgrade(admin, &self.database)).await??;
+        let is_all = added == ["lease_ms", "info"];
+        if is_all { Ok(()) } else { Err(format!("an upgrade added {added:?}").into()) }
+    }
+
+    pub async fn remove_old_table(&self) -> Result<(), Failure> {
+        let Some(admin) = &self.admin else { return Ok(()) };
+        self.change_schema(admin, vec![format!("DROP TABLE {}", self.old_locks())]).await
+    }
+
+    fn old_locks(&self) -> String {
+        format!("spindle_test_old_{}", self.part)
     }
 
     /// The lock table, by a connection of its own that is found in the environment.

@@ -13,6 +13,9 @@ use crate::report::{median, worst};
 use crate::server::{Row, Server};
 use crate::single::seconds;
 
+/// Adds the columns that a peer's table lacks.
+const UPGRADE: &str = include_str!("../../../ddl/googlesql-upgrade.sql");
+
 /// Leases after which a step has failed.
 const LIMIT_LEASES: u32 = 60;
 
@@ -43,7 +46,7 @@ pub async fn carry_out(
     locks: usize,
     lease: Duration,
 ) -> Result<(), Failure> {
-    let server = Server::start(program).await?;
+    let server = Server::with_table(program, "tests/four_columns.sql").await?;
     let moving = Move { server, ours, peer, locks, lease };
     let name = peer.name;
     let over = moving.there().await?;
@@ -63,12 +66,22 @@ pub async fn carry_out(
 }
 
 impl Move<'_> {
-    /// Stop, wait a lease, start.
+    /// Add the columns, stop, wait a lease, start.
     async fn there(&self) -> Result<Vec<f64>, Failure> {
         let prefix = "there";
         let mut old = self.start(self.peer, prefix, "old").await?;
         let before = self.held_by(prefix, &old).await?;
         self.say(&format!("{} holds {} locks with two processes", self.peer.name, before.len()));
+        self.server.alter(UPGRADE).await?;
+        sleep(self.lease * 3).await;
+        let after = self.held_by(prefix, &old).await?;
+        let goes_on = |(lock, row): (&String, &Row)| {
+            before.get(lock).is_some_and(|before| row.heartbeat > before.heartbeat)
+        };
+        if !after.iter().all(goes_on) {
+            return Err(format!("{} sends no heartbeat after the ALTER", self.peer.name).into());
+        }
+        self.say("the table has all columns, and the peer goes on");
         let gone = old.stop().await?;
         self.say("both are stopped");
         sleep(self.lease).await;

@@ -26,6 +26,7 @@ pub struct Server {
     /// Killed when it is dropped.
     _program: Child,
     pub address: String,
+    rest: String,
     control: String,
     http: reqwest::Client,
     client: DatabaseClient,
@@ -50,7 +51,12 @@ pub struct HandOver {
 
 impl Server {
     pub async fn start(program: &Path) -> Result<Server, Failure> {
-        let ddl = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ddl/googlesql.sql");
+        Server::with_table(program, "ddl/googlesql.sql").await
+    }
+
+    /// Starts with the table of this file of the repository.
+    pub async fn with_table(program: &Path, ddl: &str) -> Result<Server, Failure> {
+        let ddl = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(ddl);
         let mut child = Command::new(program)
             .args(["--port", "0", "--rest", "0", "--control", "0", "--database", DATABASE, "--ddl"])
             .arg(ddl)
@@ -59,20 +65,41 @@ impl Server {
             .spawn()?;
         let mut lines =
             BufReader::new(child.stdout.take().ok_or("the server has no output")?).lines();
-        let mut address = None;
+        let (mut address, mut rest) = (None, None);
         let control = loop {
             let line = lines.next_line().await?.ok_or("the server ended before it served")?;
             if let Some(found) = line.strip_prefix("export SPANNER_EMULATOR_HOST=") {
                 address = Some(found.to_string());
             }
+            if let Some(found) = line.strip_prefix("# administration over REST on ") {
+                rest = Some(found.to_string());
+            }
             if let Some(found) = line.strip_prefix("# control service on ") {
                 break found.to_string();
             }
         };
-        let address = address.ok_or("the server does not say where it listens")?;
+        let (address, rest) =
+            address.zip(rest).ok_or("the server does not say where it listens")?;
         let spanner = Spanner::builder().with_endpoint(format!("http://{address}")).build().await?;
         let client = spanner.database_client(DATABASE).build().await?;
-        Ok(Server { _program: child, address, control, http: reqwest::Client::new(), client })
+        Ok(Server { _program: child, address, rest, control, http: reqwest::Client::new(), client })
+    }
+
+    /// Carries out the statements of this text.
+    pub async fn alter(&self, ddl: &str) -> Result<(), Failure> {
+        let lines =
+            ddl.lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join("\n");
+        let statements: Vec<&str> =
+            lines.split(';').map(str::trim).filter(|it| !it.is_empty()).collect();
+        let url = format!("{}/v1/{DATABASE}/ddl", self.rest);
+        let body = json!({ "statements": statements }).to_string();
+        let request = self.http.patch(url).header("content-type", "application/json").body(body);
+        let done: Value =
+            serde_json::from_str(&request.send().await?.error_for_status()?.text().await?)?;
+        match done.get("error") {
+            None => Ok(()),
+            Some(error) => Err(format!("{statements:?}: {error}").into()),
+        }
     }
 
     /// Starts to count anew.

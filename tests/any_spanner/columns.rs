@@ -1,0 +1,53 @@
+//! A table that lacks columns, as another implementation makes it.
+
+use std::time::Duration;
+
+use spindle::{CancellationToken, Error};
+use tokio::time::{sleep, timeout};
+
+use crate::place::{Failure, Place};
+use crate::report::{Report, Verdict};
+
+/// Far longer than the longest pause between two polls.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// What it lacks is told by reads and by writes, and who waited for it begins once it is there.
+pub async fn check(place: &Place, report: &mut Report) {
+    let verdict = match lacks_two(place).await {
+        Ok(Some(told)) => Verdict::Held(told),
+        Ok(None) => Verdict::NotApplicable("not tried: it takes a table of its own".into()),
+        Err(error) => Verdict::Broken(error.to_string()),
+    };
+    report.add("a table of four columns is told, and led on once it has all", verdict);
+}
+
+async fn lacks_two(place: &Place) -> Result<Option<String>, Failure> {
+    let Some(table) = place.make_old_table().await? else { return Ok(None) };
+    let lock = |id: &str| table.lock("job").id(id).build();
+    let read = says(lock("asks")?.try_acquire().await.err())?;
+    says(table.seize("job").for_contender("waits").await.err())?;
+    let (waits, cancel) = (lock("waits")?, CancellationToken::new());
+    let running = waits.run(cancel.clone());
+    sleep(Duration::from_secs(3)).await;
+    let trouble = waits.health().trouble.map(|trouble| trouble.error);
+    says(trouble)?;
+    place.upgrade(&table).await?;
+    let holds = async {
+        while waits.has_lock().is_none() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(TIME_LIMIT, holds).await.map_err(|_| "it waits for ever")?;
+    cancel.cancel();
+    running.await?;
+    place.remove_old_table().await?;
+    Ok(Some(format!("says: {read}")))
+}
+
+/// Fails unless the error says the first column that is missing, and its statement.
+fn says(error: Option<Error>) -> Result<String, Failure> {
+    let error = error.ok_or("nothing is said")?;
+    let told = error.to_string();
+    let is_named = error.is_schema() && told.contains("ADD COLUMN lease_ms");
+    if is_named { Ok(told) } else { Err(format!("says something else: {told}").into()) }
+}
