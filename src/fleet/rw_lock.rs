@@ -122,7 +122,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// [`is_config`](Error::is_config) and [`is_schema`](Error::is_schema), which only a change of
+    /// [`is_config`](crate::Error::is_config) and [`is_schema`](crate::Error::is_schema), which only a change of
     /// the set-up can mend. Outages are waited out.
     ///
     /// # Cancellation safety
@@ -137,7 +137,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As `read`; and [`is_not_acquired`](Error::is_not_acquired) when the time is over, with the
+    /// As `read`; and [`is_not_acquired`](crate::Error::is_not_acquired) when the time is over, with the
     /// last failure if there is one. A `limit` of zero or of more than a year is refused.
     ///
     /// # Cancellation safety
@@ -197,7 +197,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As `write`; and [`is_not_acquired`](Error::is_not_acquired) when the time is over, with the
+    /// As `write`; and [`is_not_acquired`](crate::Error::is_not_acquired) when the time is over, with the
     /// last failure if there is one. A `limit` of zero or of more than a year is refused.
     ///
     /// # Cancellation safety
