@@ -115,10 +115,7 @@ impl Dispatcher {
             refunded.as_mut().enable();
             self.take_in();
             self.mind_flow(now);
-            // On a flow that is suspect no row holds them up.
-            if !self.flow.is_opening() {
-                self.part_late(now);
-            }
+            self.part_late(now);
             while let Some(batch) = self.queues.next_batch(now) {
                 self.send(batch, now);
             }
@@ -346,7 +343,8 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the request that is late first of those that may go in parts, and from when it is.
+    /// Returns the request that is late first of those that may go in parts, and from when it is. Where
+    /// nothing was heard since it left, no row holds it up; on a fresh flow something was.
     fn next_late(&self) -> Option<(Instant, u64)> {
         let (large, others): (Vec<_>, Vec<_>) = self
             .in_flight
@@ -356,7 +354,10 @@ impl Dispatcher {
         let may = |request: &InFlight| {
             if request.is_large() { large.is_empty() } else { others.len() < 2 }
         };
-        let late = self.in_flight.iter().filter(|(_, request)| may(request));
+        let is_heard = |request: &InFlight| {
+            request.batch.after_silence || self.flow.is_heard_since(request.sent)
+        };
+        let late = self.in_flight.iter().filter(|(_, request)| may(request) && is_heard(request));
         let late = late.filter_map(|(id, request)| match request.parts {
             Parts::From(late_from) => Some((late_from, *id)),
             Parts::Never | Parts::Sent => None,
@@ -366,7 +367,6 @@ impl Dispatcher {
 
     fn next(&self, now: Instant) -> Option<Instant> {
         let late = self.next_late().map(|(late_from, _)| late_from);
-        let late = late.filter(|_| !self.flow.is_opening());
         let suspect = self.flow.next(&self.pending());
         late.into_iter().chain(suspect).chain(self.queues.next(now)).min()
     }
@@ -397,6 +397,7 @@ impl InFlight {
             sent: self.sent,
             patience: shortest(&self.batch.ops),
             is_patient: self.batch.after_silence || self.may_wait_for_a_fence(),
+            is_heartbeat: self.batch.class == Class::Heartbeats,
         }
     }
 }

@@ -14,11 +14,16 @@ use super::store::Channels;
 const SILENCE_MIN: Duration = Duration::from_millis(100);
 /// An attempt at a fresh flow has this much time at the least.
 const ATTEMPT_MIN: Duration = Duration::from_millis(500);
+/// A fresh channel has so many times the patience. Each attempt is load for a server that is slow. In
+/// silence the second begins when two fifths of the lease are over, which a term outlives.
+const ATTEMPT: u32 = 3;
 /// So many answers, each as slow as the slowest, are worth one attempt: to connect and to make a
 /// session takes some round trips.
 const ATTEMPT_ANSWERS: u32 = 4;
 /// A fresh flow that has not answered yet is waited for so many times as long, and so is a request
-/// that may wait for a fence: for a quarter of the lease, of which the patience is a twentieth.
+/// that may wait for a fence: for a quarter of the lease, of which the patience is a twentieth. By one
+/// channel that holds for heartbeats, too: what goes once more or connects anew because a server is slow
+/// makes it slower. Of many one may be dead, and the repeat may get it as well.
 const LONGER: u32 = 5;
 /// An answer counts as recent for so long at the least, and for twice that at the most.
 const RECENT: Duration = Duration::from_secs(10);
@@ -33,6 +38,7 @@ pub(super) struct Pending {
     pub(super) patience: Duration,
     /// True if it is waited for longer: it may wait for a fence, or repeats one that met silence.
     pub(super) is_patient: bool,
+    pub(super) is_heartbeat: bool,
 }
 
 /// The flow in use, and the attempt at a fresh one.
@@ -79,9 +85,9 @@ impl Flow {
         self.number
     }
 
-    /// Returns true while a fresh flow is begun: the one in use is suspect.
-    pub(super) fn is_opening(&self) -> bool {
-        self.is_opening
+    /// Returns true if anything was heard on it after this.
+    pub(super) fn is_heard_since(&self, sent: Instant) -> bool {
+        self.heard_at > sent
     }
 
     /// Notes that something was heard on the flow of this number.
@@ -170,7 +176,8 @@ impl Flow {
 
     /// Returns when this request makes its flow suspect, if nothing is heard until then.
     fn silent_at(&self, request: &Pending) -> Instant {
-        let is_longer = request.is_patient || !self.is_proven;
+        let is_calm = request.is_heartbeat && !self.are_many();
+        let is_longer = request.is_patient || is_calm || !self.is_proven;
         let patience = request.patience * if is_longer { LONGER } else { 1 };
         let since = if self.are_many() { request.sent } else { request.sent.max(self.heard_at) };
         since + patience.max(SILENCE_MIN).max(self.slowest.recent() * 2)
@@ -178,6 +185,7 @@ impl Flow {
 
     fn attempt(&self, pending: &[Pending]) -> Duration {
         let patience = pending.iter().map(|request| request.patience).min().unwrap_or_default();
+        let patience = patience * if self.are_many() { 1 } else { ATTEMPT };
         patience.max(ATTEMPT_MIN).max(self.slowest.recent() * ATTEMPT_ANSWERS)
     }
 }
@@ -214,7 +222,8 @@ mod tests {
     const PATIENCE: Duration = Duration::from_millis(500);
 
     fn sent(flow: &Flow, at: Instant) -> Pending {
-        Pending { flow: flow.number(), sent: at, patience: PATIENCE, is_patient: false }
+        let (flow, patience) = (flow.number(), PATIENCE);
+        Pending { flow, sent: at, patience, is_patient: false, is_heartbeat: false }
     }
 
     /// Has a fresh flow take over from a silent one.
@@ -242,7 +251,7 @@ mod tests {
         let suspect_at = before + PATIENCE;
         assert_eq!(flow.step(&request, suspect_at - MILLISECOND), Step::Wait);
         assert_eq!(flow.next(&request), Some(suspect_at));
-        assert_eq!(flow.step(&request, suspect_at), Step::Open(PATIENCE.max(ATTEMPT_MIN)));
+        assert_eq!(flow.step(&request, suspect_at), Step::Open(PATIENCE * ATTEMPT));
         assert_eq!(flow.step(&request, suspect_at), Step::Wait, "one attempt at a time");
     }
 
@@ -259,7 +268,21 @@ mod tests {
         assert_eq!(flow.step(&request, now + slow * 2), Step::Open(slow * ATTEMPT_ANSWERS));
         flow.failed();
         flow.took(MILLISECOND, start + RECENT * 3);
-        assert_eq!(flow.step(&request, now + PATIENCE), Step::Open(PATIENCE), "long ago");
+        assert_eq!(flow.step(&request, now + PATIENCE), Step::Open(PATIENCE * ATTEMPT), "long ago");
+    }
+
+    #[test]
+    fn a_heartbeat_on_one_channel_is_waited_for_longer_than_on_one_of_many() {
+        let start = Instant::now();
+        for (channels, suspect_after, attempt) in [
+            (Channels::One, PATIENCE * LONGER, PATIENCE * ATTEMPT),
+            (Channels::Many, PATIENCE, PATIENCE),
+        ] {
+            let mut flow = Flow::new(channels, start);
+            let request = [Pending { is_heartbeat: true, ..sent(&flow, start) }];
+            assert_eq!(flow.next(&request), Some(start + suspect_after), "{channels:?}");
+            assert_eq!(flow.step(&request, start + suspect_after), Step::Open(attempt));
+        }
     }
 
     #[test]
