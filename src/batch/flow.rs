@@ -92,7 +92,9 @@ impl Flow {
 
     /// Notes that something was heard on the flow of this number.
     pub(super) fn heard(&mut self, flow: u64, at: Instant) {
-        if flow == self.number && self.heard_at <= at {
+        // What was known is told again and again, and says nothing of what has ended in silence since.
+        let is_news = self.heard_at < at || (self.heard_at == at && !self.is_proven);
+        if flow == self.number && is_news {
             (self.heard_at, self.is_proven, self.missed) = (at, true, None);
         }
     }
@@ -324,6 +326,7 @@ mod tests {
         // Its limit is shorter than the poll interval, which is its patience.
         let request = Pending { patience: PATIENCE * 10, ..sent(&flow, start) };
         flow.unanswered(&request, start + PATIENCE * 5);
+        flow.heard(0, start);
         assert_eq!(flow.step(&[], start + PATIENCE * 10), Step::Wait, "nothing is pending");
         assert_eq!(flow.next(&[]), None);
         let next = Pending { sent: start + PATIENCE * 11, ..request };
