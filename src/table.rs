@@ -5,6 +5,8 @@ use std::sync::Arc;
 #[cfg(feature = "admin")]
 use google_cloud_spanner::client::{DatabaseAdmin, Spanner};
 
+#[cfg(all(feature = "__simulation", unix))]
+use crate::batch::{Budget, Store};
 use crate::error::Result;
 use crate::fleet::{self, Builder, Member, Members, RwLock, Semaphore, ShardCount};
 use crate::lock::{self, LastRun};
@@ -541,20 +543,28 @@ impl LockTable {
         self.0.loops.closed().await;
     }
 
-    /// Returns a table whose rows are in this store.
+    /// Returns a table whose rows are in the store that is made with its budget.
     #[cfg(all(feature = "__simulation", unix))]
-    pub(crate) fn on(store: Arc<dyn crate::batch::Store>) -> LockTable {
+    pub(crate) fn on(make: impl FnOnce(&Arc<Budget>) -> Arc<dyn Store>) -> LockTable {
         // Nothing is ever sent there.
         let nowhere = Database::from("projects/p/instances/i/databases/d");
-        let table = Table::new(nowhere.connection(), "locktable".to_string());
-        LockTable(Arc::new(Table { store, ..table }))
+        LockTable::in_store(Table::new(nowhere.connection(), "locktable".to_string()), make)
     }
 
-    /// Returns the same table with a batcher of its own, as another runtime has it.
+    /// Returns the same table with a batcher and a store of its own, as another runtime has it.
     #[cfg(all(feature = "__simulation", unix))]
-    pub(crate) fn on_another_runtime(&self) -> LockTable {
-        let table = Table::new(self.0.spanner.connection.clone(), "locktable".to_string());
-        LockTable(Arc::new(Table { store: Arc::clone(&self.0.store), ..table }))
+    pub(crate) fn on_another_runtime(
+        &self,
+        make: impl FnOnce(&Arc<Budget>) -> Arc<dyn Store>,
+    ) -> LockTable {
+        let connection = self.0.spanner.connection.clone();
+        LockTable::in_store(Table::new(connection, "locktable".to_string()), make)
+    }
+
+    #[cfg(all(feature = "__simulation", unix))]
+    fn in_store(table: Table, make: impl FnOnce(&Arc<Budget>) -> Arc<dyn Store>) -> LockTable {
+        let store = make(table.spanner.connection.budget());
+        LockTable(Arc::new(Table { store, ..table }))
     }
 
     #[cfg(all(feature = "__simulation", unix))]

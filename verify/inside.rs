@@ -4,23 +4,24 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_channel::mpsc;
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt as _, TryFutureExt as _};
 use google_cloud_gax::error::rpc::{Code, Status};
 pub use rustix::time::ClockId;
 use spindle_protocol::{
     Act, Answer, Change, Column, StoredRow, Succession, Timestamp, Timing, Write,
 };
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{
-    self, Channels, CommitOutcome, Leftovers, Snapshot, TakeOver, Ticks, Verdict, judge,
+    self, Budget, Channels, Charge, CommitOutcome, Leftovers, Snapshot, TakeOver, Ticks, Verdict,
+    judge,
 };
 use crate::error::Error;
 pub use crate::operate::{Past, Version};
@@ -45,8 +46,9 @@ pub fn clock(machine: Arc<dyn Machine>) -> Clock {
     Clock::simulated(machine)
 }
 
-/// A lock table in place of Spanner. Each call is one request, sent once.
-pub trait Store: Send + Sync + 'static {
+/// A flow to a lock table in place of Spanner: one client with its connection. Each call is one
+/// request, sent once.
+pub trait Store: Send + Sync + Sized + 'static {
     /// A transaction that was begun.
     type Transaction: Send;
 
@@ -82,8 +84,8 @@ pub trait Store: Send + Sync + 'static {
         locks: &[(Arc<str>, Timestamp)],
     ) -> impl Future<Output = Result<Vec<StoredRow>, Failure>> + Send;
 
-    /// Makes a connection anew, with its session.
-    fn connect(&self) -> impl Future<Output = Result<(), Failure>> + Send;
+    /// Opens a fresh flow to the same place, beside this one.
+    fn connect(&self) -> impl Future<Output = Result<Self, Failure>> + Send;
 }
 
 /// Returns the keys and columns by which these changes are judged.
@@ -108,15 +110,16 @@ pub enum Failure {
 }
 
 /// Returns a lock table for everything that needs no fenced write and no history.
-pub fn table(store: impl Store) -> LockTable {
-    LockTable::on(Arc::new(Simulated(Arc::new(store))))
+pub fn table(flow: impl Store) -> LockTable {
+    LockTable::on(|budget| Simulated::by(flow, budget))
 }
 
-/// Returns the same table so many times, each with a batcher of its own, as each runtime of a process has
-/// it. All share a budget.
-pub fn tables(store: impl Store, batchers: usize) -> Vec<LockTable> {
-    let first = table(store);
-    let others = (1..batchers).map(|_| first.on_another_runtime()).collect::<Vec<_>>();
+/// Returns the same table so many times, each with a batcher and a flow of its own, as each runtime of a
+/// process has it. All share a budget.
+pub fn tables<S: Store>(mut open: impl FnMut() -> S, batchers: usize) -> Vec<LockTable> {
+    let first = table(open());
+    let another = |_| first.on_another_runtime(|budget| Simulated::by(open(), budget));
+    let others = (1..batchers).map(another).collect::<Vec<_>>();
     std::iter::once(first).chain(others).collect()
 }
 
@@ -131,14 +134,40 @@ pub fn draw_from(seed: u64) {
     random::draw_from(seed);
 }
 
-struct Simulated<S>(Arc<S>);
+struct Simulated<S> {
+    in_use: Arc<Mutex<InUse<S>>>,
+    budget: Arc<Budget>,
+}
+
+/// The flow on which requests go.
+struct InUse<S> {
+    flow: Arc<S>,
+    heard_at: Option<Instant>,
+}
 
 impl<S: Store> Simulated<S> {
+    fn by(flow: S, budget: &Arc<Budget>) -> Arc<dyn batch::Store> {
+        let in_use = InUse { flow: Arc::new(flow), heard_at: None };
+        Arc::new(Simulated { in_use: Arc::new(Mutex::new(in_use)), budget: Arc::clone(budget) })
+    }
+
+    fn flow(&self) -> Arc<S> {
+        Arc::clone(&in_use(&self.in_use).flow)
+    }
+
+    /// Notes how a request on a flow ended.
+    fn ended(&self, flow: &Arc<S>, error: Option<&Error>) {
+        let mut in_use = in_use(&self.in_use);
+        if error.is_none_or(Error::is_answer) && Arc::ptr_eq(&in_use.flow, flow) {
+            in_use.heard_at = Some(Instant::now());
+        }
+    }
+
     async fn carry_out(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration) -> Verdict {
         let (mut may_commit, mut refused) = (false, vec![None; changes.len()]);
-        let mut rows = Vec::new();
+        let (flow, mut rows) = (self.flow(), Vec::new());
         let work = async {
-            let (transaction, found) = self.0.begin(&changes).await?;
+            let (transaction, found) = flow.begin(&changes).await?;
             let mut accepted = Vec::new();
             let verdicts = judge::judge(&changes, &found).into_iter();
             rows = found;
@@ -149,11 +178,11 @@ impl<S: Store> Simulated<S> {
                 }
             }
             if accepted.is_empty() {
-                self.0.roll_back(transaction);
+                flow.roll_back(transaction);
                 return Ok(None);
             }
             may_commit = true;
-            self.0.commit(transaction, accepted).await.map(Some)
+            flow.commit(transaction, accepted).await.map(Some)
         };
         let (commit, error) = match timeout(limit, work).await {
             // Nobody waits for it any more.
@@ -172,8 +201,13 @@ impl<S: Store> Simulated<S> {
                 (CommitOutcome::NotApplied, Some(failed(Failure::NotApplied, limit)))
             }
         };
+        self.ended(&flow, error.as_ref());
         Verdict { refused, found: rows, commit, error }
     }
+}
+
+fn in_use<S>(in_use: &Mutex<InUse<S>>) -> MutexGuard<'_, InUse<S>> {
+    in_use.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<S: Store> batch::Store for Simulated<S> {
@@ -188,8 +222,13 @@ impl<S: Store> batch::Store for Simulated<S> {
         ranges: Vec<(String, String)>,
         limit: Duration,
     ) -> BoxFuture<'_, Result<Snapshot, Error>> {
-        let reading = within(limit, self.0.read(keys, ranges));
-        reading.map_ok(|(rows, read_at)| Snapshot { rows, read_at }).boxed()
+        async move {
+            let flow = self.flow();
+            let read = within(limit, flow.read(keys, ranges)).await;
+            self.ended(&flow, read.as_ref().err());
+            read.map(|(rows, read_at)| Snapshot { rows, read_at })
+        }
+        .boxed()
     }
 
     fn transact(
@@ -206,8 +245,10 @@ impl<S: Store> batch::Store for Simulated<S> {
         limit: Duration,
     ) -> BoxFuture<'_, Result<Vec<Leftovers>, Error>> {
         async move {
-            let rows = within(limit, self.0.leftovers(&locks)).await?;
-            Ok(judge::sort_leftovers(&locks, &rows, false))
+            let flow = self.flow();
+            let rows = within(limit, flow.leftovers(&locks)).await;
+            self.ended(&flow, rows.as_ref().err());
+            Ok(judge::sort_leftovers(&locks, &rows?, false))
         }
         .boxed()
     }
@@ -217,20 +258,18 @@ impl<S: Store> batch::Store for Simulated<S> {
     }
 
     fn heard_at(&self) -> Option<Instant> {
-        None
+        in_use(&self.in_use).heard_at
     }
 
-    /// Requests fare each by itself there. So a fresh flow goes where the old one went, once the server
-    /// was reached.
     fn open_flow(&self, limit: Duration) -> BoxFuture<'static, Result<TakeOver, Error>> {
-        let store = Arc::clone(&self.0);
+        let (in_use, flow) = (Arc::clone(&self.in_use), self.flow());
+        let budget = Arc::clone(&self.budget);
         async move {
-            let connected = within(limit, store.connect()).await;
-            if connected.is_err() {
-                // Attempts in vain are one a second (I8).
-                sleep(Duration::from_secs(1)).await;
-            }
-            connected.map(|()| Box::new(|_| {}) as TakeOver)
+            // As beside a client that is silent, it is never given back (I8).
+            budget.paid(Charge::Connect).await;
+            let flow = Arc::new(within(limit, flow.connect()).await?);
+            let replace = move |_| *self::in_use(&in_use) = InUse { flow, heard_at: None };
+            Ok(Box::new(replace) as TakeOver)
         }
         .boxed()
     }

@@ -31,6 +31,12 @@ pub enum CoverageGoal {
     LateWakeFromSuspend,
     /// A holder was cut off from Spanner while it ran.
     HolderCutOff,
+    /// The flow of a process died while it had a term.
+    FlowDied,
+    /// A fresh flow took the place of one that was silent.
+    FlowSwitched,
+    /// A request was answered on a flow whose place another had taken.
+    AnsweredAfterSwitch,
     /// A term was given up and its row released.
     Released,
     /// A named successor took the lock.

@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 use crate::checks::Purpose;
 use crate::coverage::CoverageGoal;
+use crate::flow::FlowFault;
 use crate::instance::Instance;
 use crate::manual_edits;
 use crate::network_faults::{Cut, Outage};
@@ -22,6 +23,7 @@ pub(crate) enum Fault {
     Pause,
     Suspend,
     CutOff(Cut),
+    Flows(FlowFault),
     Stop,
     Resign { names_successor: bool },
     Cooldown,
@@ -39,7 +41,7 @@ pub(crate) async fn run(world: &Arc<World>) {
         let (pause, who, fault) = world.random(|random| {
             let pause = world.plan.fault_every.mul_f64(random.random_range(0.0..2.0));
             let who = random.random_range(0..world.instances().len());
-            let roll = random.random_range(0..if world.plan.has_manual_edits { 24 } else { 18 });
+            let roll = random.random_range(0..if world.plan.has_manual_edits { 26 } else { 20 });
             (pause, who, roll)
         });
         sleep(pause.max(Duration::from_millis(1))).await;
@@ -62,6 +64,12 @@ pub(crate) async fn run(world: &Arc<World>) {
             }),
             15 => Fault::Restart,
             16 | 17 => Fault::BadNetwork,
+            // Through the client, connections are the server's.
+            18 | 19 if world.plan.through_client => Fault::CutOff(Cut::Requests),
+            18 | 19 => {
+                let lease = world.plan.longest_lease();
+                Fault::Flows(world.random(|random| FlowFault::any(random, lease)))
+            }
             _ => Fault::ManualEdits(manual_edits::ManualEdit::any(world)),
         };
         // Holders are more interesting than those who stand by.
@@ -104,6 +112,13 @@ async fn inject(world: &Arc<World>, instance: &Arc<Instance>, fault: Fault) {
                 world.saw(CoverageGoal::HolderCutOff);
             }
             world.network.change_line(instance.process, long, |line| line.cut = Some(cut));
+        }
+        Fault::Flows(fault) => {
+            let is_holder = |mate: &Arc<Instance>| mate.has_lock().is_some();
+            if fault == FlowFault::Die && mates.iter().any(is_holder) {
+                world.saw(CoverageGoal::FlowDied);
+            }
+            world.network.flows.fail(instance.process, fault);
         }
         Fault::Stop => mates.iter().for_each(|mate| mate.stop(short)),
         Fault::Resign { names_successor } => {

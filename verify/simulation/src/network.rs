@@ -16,9 +16,11 @@ use tokio::time::sleep;
 
 use crate::checks::{Checks, Effect, Invariant, Purpose};
 use crate::coverage::CoverageGoal;
+use crate::flow::Flows;
 use crate::load::{Bounds, Loads};
 use crate::machine::lock;
 use crate::network_faults::{Cut, Delivery, Line, NetworkFaults, Outage, delays};
+use crate::overload::{Capacity, Overload};
 use crate::rows::{TABLE, decode, key, timestamp};
 use crate::server::Server;
 use crate::timeline::Timeline;
@@ -35,6 +37,8 @@ pub(crate) struct Network {
     timeline: Arc<Timeline>,
     conditions: Conditions,
     faults: Mutex<NetworkFaults>,
+    pub(crate) flows: Flows,
+    pub(crate) capacity: Capacity,
     /// How many requests each connection has sent.
     sent: Mutex<Vec<u64>>,
     pub(crate) loads: Loads,
@@ -52,6 +56,9 @@ pub(crate) struct Conditions {
     pub(crate) delay_max: Duration,
     /// How likely a request goes wrong while the network is bad.
     pub(crate) loss: f64,
+    /// False if nobody gets a fresh flow in place of one that is silent.
+    pub(crate) reconnects: bool,
+    pub(crate) overload: Option<Overload>,
 }
 
 /// The rows that were read last of each group. In a big fleet many ask for the same between two
@@ -95,6 +102,7 @@ pub(crate) enum Rpc {
     Begin,
     Commit,
     Rollback,
+    Connect,
 }
 
 impl Deref for Network {
@@ -122,6 +130,8 @@ impl Network {
             timeline: Arc::clone(timeline),
             conditions,
             faults: Mutex::new(faults),
+            flows: Flows::new(bounds.len()),
+            capacity: Capacity::new(conditions.overload),
             sent: Mutex::new(vec![0; bounds.len()]),
             loads: Loads::new(timeline, bounds),
             pages: Mutex::default(),
@@ -313,8 +323,15 @@ impl Network {
         self.after(long, move |network| network.change_faults(|faults| faults.loss = loss / 20.0));
     }
 
-    /// Nothing goes wrong from here on; what is under way may still arrive.
+    /// Returns true if a process may open a fresh flow.
+    pub(crate) fn reconnects(&self) -> bool {
+        self.conditions.reconnects
+    }
+
+    /// Nothing goes wrong from here on, but flows that are dead stay so where there may be fresh ones.
+    /// What is under way may still arrive.
     pub(crate) fn end_fault_phase(&self) {
+        self.flows.heal(self.reconnects());
         self.change_faults(|faults| {
             faults.lines.fill(Line::default());
             (faults.outage, faults.loss) = (None, 0.0);

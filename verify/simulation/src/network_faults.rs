@@ -1,5 +1,6 @@
 //! The network's faults, and what becomes of a request in them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt as _;
@@ -7,6 +8,8 @@ use rand::rngs::SmallRng;
 use spindle_emulator::engine::{Code, Database, Error, TransactionId};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
+
+use crate::flow::Flow;
 
 /// The state of the network and the server.
 #[derive(Clone, Debug)]
@@ -107,17 +110,17 @@ pub(crate) fn abort(database: &Database, commit: Option<TransactionId>) -> Code 
     Code::Aborted
 }
 
-/// Carries a request as its delivery says. Once it is sent it is on its way whether or not its sender
+/// Carries a request on a flow as its delivery says. Once it is sent it is on its way whether or not its sender
 /// lives to hear the answer, which may never come. `landed` is told of one that is applied late.
 pub(crate) async fn carry<T: Send + 'static>(
-    delivery: Delivery,
+    (flow, delivery): (Arc<Flow>, Delivery),
     serving: impl Future<Output = Result<T, Code>> + Send + 'static,
     aborted: impl FnOnce() -> Code + Send + 'static,
     landed: impl FnOnce() + Send + 'static,
 ) -> Result<T, Code> {
     let (sender, answer) = oneshot::channel();
     tokio::spawn(async move {
-        if let Some(answer) = travel(delivery, serving, aborted, landed).await {
+        if let Some(answer) = travel(&flow, delivery, serving, aborted, landed).await {
             // Nobody listens any more if the sender gave up.
             let _ = sender.send(answer);
         }
@@ -129,29 +132,30 @@ pub(crate) async fn carry<T: Send + 'static>(
 }
 
 async fn travel<T: Send + 'static>(
+    flow: &Flow,
     delivery: Delivery,
     serving: impl Future<Output = Result<T, Code>> + Send + 'static,
     aborted: impl FnOnce() -> Code,
     landed: impl FnOnce() + Send + 'static,
 ) -> Option<Result<T, Code>> {
-    match delivery {
-        Delivery::Deliver { out, back } => {
-            pass(out).await;
-            let reply = serving.await;
-            pass(back).await;
-            Some(reply)
+    let (out, back) = match delivery {
+        Delivery::LoseRequest => return None,
+        Delivery::Deliver { out, back } => (out, Some(back)),
+        Delivery::LoseReply { out } => (out, None),
+        _ => (Duration::ZERO, Some(Duration::ZERO)),
+    };
+    if !flow.carries(out).await {
+        return None;
+    }
+    let reply = match delivery {
+        Delivery::Deliver { .. } | Delivery::LoseReply { .. } | Delivery::LoseRequest => {
+            serving.await
         }
-        Delivery::LoseRequest => None,
-        Delivery::LoseReply { out } => {
-            pass(out).await;
-            let _ = serving.await;
-            None
-        }
-        Delivery::Refuse => Some(Err(Code::Unavailable)),
-        Delivery::DenyExistence => Some(Err(Code::NotFound)),
+        Delivery::Refuse => Err(Code::Unavailable),
+        Delivery::DenyExistence => Err(Code::NotFound),
         Delivery::FailAfterApplying => {
             let _ = serving.await;
-            Some(Err(Code::Unavailable))
+            Err(Code::Unavailable)
         }
         Delivery::ApplyLate { after } => {
             tokio::spawn(async move {
@@ -160,14 +164,9 @@ async fn travel<T: Send + 'static>(
                     landed();
                 }
             });
-            Some(Err(Code::Unavailable))
+            Err(Code::Unavailable)
         }
-        Delivery::Abort => Some(Err(aborted())),
-    }
-}
-
-async fn pass(delay: Duration) {
-    if !delay.is_zero() {
-        sleep(delay).await;
-    }
+        Delivery::Abort => Err(aborted()),
+    };
+    flow.carries(back?).await.then_some(reply)
 }

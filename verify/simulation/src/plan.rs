@@ -6,6 +6,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use spindle_protocol::Timing;
 
+use crate::overload::Overload;
+
 /// Names that something careless could take for each other.
 const NAMES: [&str; 8] =
     ["job", "job_1", "job_12345", "Job", "job%", "j_b", "job_179500000000000000x", "ジョブ"];
@@ -30,6 +32,11 @@ pub struct Plan {
     pub loss: f64,
     /// How long a request takes each way at most, while the network is well.
     pub delay_max: Duration,
+    /// True if a fresh flow takes the place of one that is silent, as it does where the library makes
+    /// its own connections.
+    pub reconnects: bool,
+    /// What ails the server, where that is all that goes wrong.
+    pub overload: Option<Overload>,
     /// True if somebody edits and deletes rows. Then I1 is not promised, and not checked.
     pub has_manual_edits: bool,
     /// True if requests go through the real client and server.
@@ -117,6 +124,9 @@ impl Plan {
             fault_every: lease_base.mul_f64(random.random_range(0.1..3.0)),
             loss: random.random_range(0.02..0.6),
             delay_max: lease_base.mul_f64(random.random_range(0.001..0.02)),
+            // Of chance of its own, so that the rest of a seed's plan stays as it is.
+            reconnects: !SmallRng::seed_from_u64(!seed ^ 7).random_bool(0.1),
+            overload: None,
             has_manual_edits: random.random_bool(0.2),
             through_client,
             // Of chance of its own, so that the rest of a seed's plan stays as it is.
@@ -144,6 +154,28 @@ impl Plan {
             delay_max: lease.mul_f64(random.random_range(0.001..0.02)),
             through_client: false,
             together: true,
+            callers: Vec::new(),
+            ..Plan::from_seed(seed)
+        }
+    }
+
+    /// The plan of a seed for holders of one lock each, on a server that can't do what they ask.
+    pub fn of_overload(seed: u64, holders: usize, overload: Overload) -> Plan {
+        let lease = Duration::from_secs(10);
+        let lock = |index| {
+            let (id, timing) = (format!("node-{index}"), Timing::from_lease(lease));
+            let member = MemberPlan { id, timing, rate: 1.0 };
+            LockPlan { name: format!("held-{index:03}"), members: vec![member] }
+        };
+        Plan {
+            locks: (0..holders).map(lock).collect(),
+            delay_max: Duration::from_millis(10),
+            loss: 0.0,
+            reconnects: true,
+            overload: Some(overload),
+            has_manual_edits: false,
+            through_client: false,
+            together: false,
             callers: Vec::new(),
             ..Plan::from_seed(seed)
         }

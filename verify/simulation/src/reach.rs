@@ -1,6 +1,7 @@
 //! The requests of one process: those of the shipped batcher, and of fenced writes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use spindle::simulation::{Accepted, Failure, Store};
@@ -15,17 +16,22 @@ use tokio::time::sleep;
 
 use crate::checks::{Effect, Purpose};
 use crate::coverage::CoverageGoal;
+use crate::flow::Flow;
 use crate::load::{Asking, Kind};
 use crate::machine::lock;
 use crate::network::{Asked, COLUMNS, Network, Rpc};
 use crate::network_faults::{abort, carry};
 use crate::rows::{LEDGER, TABLE, decode, key, mutation, timestamp};
 
-/// The lock table as one connection reaches it.
+/// The lock table as one process reaches it, by one of its flows.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach {
-    pub(crate) network: Arc<Network>,
-    pub(crate) line: usize,
+    network: Arc<Network>,
+    line: usize,
+    flow: Arc<Flow>,
+    /// Its number among those that took the place of each other, and that of the one in use.
+    number: u64,
+    in_use: Arc<AtomicU64>,
 }
 
 /// A transaction that was begun.
@@ -106,14 +112,46 @@ impl Store for Reach {
         Ok(rows)
     }
 
-    async fn connect(&self) -> Result<(), Failure> {
-        self.call(Rpc::Read, None, &[], async { Ok(()) }).await.map_err(failure)
+    async fn connect(&self) -> Result<Reach, Failure> {
+        if !self.network.reconnects() {
+            return std::future::pending().await;
+        }
+        let number = self.in_use.load(Ordering::Relaxed) + 1;
+        let in_use = Arc::clone(&self.in_use);
+        let fresh = Reach { number, in_use, ..Reach::new(&self.network, self.line) };
+        // It has its session then.
+        fresh.send(Rpc::Connect, None, &[], async { Ok(()) }).await.map_err(failure)?;
+        Ok(fresh)
     }
 }
 
 impl Reach {
-    /// Sends one request, which may commit these effects.
+    /// Opens a flow of this process.
+    pub(crate) fn new(network: &Arc<Network>, line: usize) -> Reach {
+        let flow = network.flows.open(line);
+        Reach { network: Arc::clone(network), line, flow, number: 0, in_use: Arc::default() }
+    }
+
+    /// Sends one request, which may commit these effects, and notes what that says of its flow.
     async fn call<T: Send + 'static>(
+        &self,
+        rpc: Rpc,
+        commit: Option<TransactionId>,
+        effects: &[Effect],
+        serving: impl Future<Output = Result<T, Code>> + Send + 'static,
+    ) -> Result<T, Code> {
+        if self.in_use.fetch_max(self.number, Ordering::Relaxed) < self.number {
+            self.network.saw(CoverageGoal::FlowSwitched);
+        }
+        let reply = self.send(rpc, commit, effects, serving).await;
+        if self.in_use.load(Ordering::Relaxed) > self.number {
+            self.network.saw(CoverageGoal::AnsweredAfterSwitch);
+        }
+        reply
+    }
+
+    /// Sends one request, which may commit these effects.
+    async fn send<T: Send + 'static>(
         &self,
         rpc: Rpc,
         commit: Option<TransactionId>,
@@ -123,6 +161,7 @@ impl Reach {
         let delivery = self.network.delivery(self.line, rpc, effects);
         let [served, aborting, landing] = [(); 3].map(|()| Arc::clone(&self.network));
         let serving = async move {
+            served.capacity.serve(rpc).await;
             let reply = serving.await;
             if let Err(Code::Aborted) = reply {
                 served.saw(CoverageGoal::Aborted);
@@ -135,7 +174,7 @@ impl Reach {
                 landing.saw(CoverageGoal::AppliedLate);
             }
         };
-        carry(delivery, serving, aborted, landed).await
+        carry((Arc::clone(&self.flow), delivery), serving, aborted, landed).await
     }
 
     async fn page(

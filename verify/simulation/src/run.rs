@@ -13,7 +13,7 @@ use crate::instance::Instance;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::world::World;
-use crate::{nemesis, tool};
+use crate::{nemesis, overload, tool};
 
 /// Lives the plan; with `prints`, tells every event.
 pub fn run(plan: &Plan, prints: bool) -> Report {
@@ -77,8 +77,14 @@ async fn live(plan: &Plan, prints: bool) -> Report {
     let live = |it: &Arc<Instance>| tokio::spawn(Arc::clone(it).live(Arc::clone(&world)));
     let fleet: Vec<_> = world.instances().iter().map(live).collect();
     let whole = async {
-        nemesis::run(&world).await;
-        world.judged(checks::settles(&world).await);
+        let settled = match plan.overload {
+            Some(overload) => overload::run(&world, overload).await,
+            None => {
+                nemesis::run(&world).await;
+                checks::settles(&world).await
+            }
+        };
+        world.judged(settled);
         world.finish().await;
     };
     tokio::select! {

@@ -41,6 +41,12 @@ pub(crate) async fn start(
     (None, database)
 }
 
+async fn connect(emulator: &Emulator) -> DatabaseClient {
+    let spanner = Spanner::builder().with_endpoint(emulator.endpoint()).build().await;
+    let client = spanner.expect("the server is there").database_client(DATABASE).build().await;
+    client.expect("nothing goes wrong yet")
+}
+
 impl Server {
     async fn start(clock: Arc<TrueTime>, schema: &str, lines: usize) -> (Server, Database) {
         let started = Emulator::builder().clock(clock).start().await;
@@ -49,18 +55,15 @@ impl Server {
         let database = database.expect("the schema is fixed");
         let mut tables: Vec<(LockTable, String)> = Vec::new();
         for _ in 0..lines {
-            let table =
-                LockTable::new(spindle::Database::at(emulator.endpoint(), DATABASE), "locktable");
+            // A connection of the library's own would change its session, by which faults know it.
+            let table = LockTable::new(connect(&emulator).await, "locktable");
             table.inspect("nobody").await.expect("nothing goes wrong yet");
             // One after the other, so that the session that is new is this one's.
             let sessions = emulator.requests().sessions();
             let session = sessions.into_iter().find(|new| tables.iter().all(|(_, old)| old != new));
             tables.push((table, session.expect("every connection has a session of its own")));
         }
-        let spanner = Spanner::builder().with_endpoint(emulator.endpoint()).build().await;
-        let spanner = spanner.expect("the server is there");
-        let client = spanner.database_client(DATABASE).build().await;
-        let client = client.expect("nothing goes wrong yet");
+        let client = connect(&emulator).await;
         (Server { emulator, tables, client }, database)
     }
 

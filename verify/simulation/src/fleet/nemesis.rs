@@ -10,6 +10,7 @@ use super::plan::Subject;
 use super::slot::{Slot, crash};
 use super::world::FleetWorld;
 use crate::coverage::CoverageGoal;
+use crate::flow::FlowFault;
 use crate::network_faults::{Cut, Outage};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,6 +18,7 @@ enum Fault {
     Crash,
     Leave,
     CutOff(Cut),
+    Flows,
     StaleView,
     Unable,
     Evict,
@@ -25,7 +27,7 @@ enum Fault {
     BadNetwork,
 }
 
-const FAULTS: [Fault; 16] = [
+const FAULTS: [Fault; 18] = [
     Fault::Crash,
     Fault::Crash,
     Fault::Crash,
@@ -33,6 +35,8 @@ const FAULTS: [Fault; 16] = [
     Fault::Leave,
     Fault::CutOff(Cut::Requests),
     Fault::CutOff(Cut::Replies),
+    Fault::Flows,
+    Fault::Flows,
     Fault::StaleView,
     Fault::StaleView,
     Fault::Unable,
@@ -93,6 +97,15 @@ async fn inject(world: &Arc<FleetWorld>, slots: &[Arc<Slot>], who: usize, fault:
         Fault::Leave => slot.leave(long),
         Fault::CutOff(cut) => {
             world.network.change_line(line, long, |line| line.cut = Some(cut));
+        }
+        // Through the client, connections are the server's.
+        Fault::Flows if world.plan.through_client => {
+            world.network.change_line(line, long, |line| line.cut = Some(Cut::Requests));
+        }
+        Fault::Flows => {
+            let fault = world.random(|random| FlowFault::any(random, world.plan.lease));
+            world.note(who, &fault);
+            world.network.flows.fail(line, fault);
         }
         Fault::StaleView => {
             world.saw(CoverageGoal::StaleViews);

@@ -54,12 +54,17 @@ impl FleetWorld {
         let lines = bounds.len();
         let through = plan.through_client.then_some(lines);
         let ends = server::start(plan.uncertainty, SCHEMA, through).await;
-        let conditions =
-            Conditions { longest_lease: plan.lease, delay_max: plan.delay_max, loss: plan.loss };
+        let conditions = Conditions {
+            longest_lease: plan.lease,
+            delay_max: plan.delay_max,
+            loss: plan.loss,
+            reconnects: true,
+            overload: None,
+        };
         let network = Arc::new(Network::new(&timeline, conditions, ends, bounds, None));
         let table = |line| match &network.server {
             Some(server) => server.table(line).clone(),
-            None => simulation::table(reach(&network, line)),
+            None => simulation::table(Reach::new(&network, line)),
         };
         FleetWorld {
             plan: plan.clone(),
@@ -173,7 +178,7 @@ impl FleetWorld {
     /// Writes under a term by no rule but its fence, whether or not the term is over here. Returns
     /// what the writer is told.
     pub(super) async fn write(&self, line: usize, term: &Term, serial: i64) -> Outcome {
-        let (told, at) = reach(&self.network, line).write(term, serial, Duration::ZERO).await;
+        let (told, at) = Reach::new(&self.network, line).write(term, serial, Duration::ZERO).await;
         if told == Outcome::Fenced {
             self.saw(CoverageGoal::LateWorkRefused);
         }
@@ -188,10 +193,6 @@ impl FleetWorld {
         let now = self.now();
         self.loads.of(line, |load| load.asked(now));
     }
-}
-
-fn reach(network: &Arc<Network>, line: usize) -> Reach {
-    Reach { network: Arc::clone(network), line }
 }
 
 /// Something that a life does or has; over when it is dropped.

@@ -121,7 +121,8 @@ fn stepped(world: &Arc<World>, instance: &Instance) {
         return;
     }
     let Some(term) = instance.term() else { return };
-    if world.random(|random| random.random_bool(0.02)) {
+    let writes = world.plan.overload.is_none() && world.random(|random| random.random_bool(0.02));
+    if writes {
         write(world, instance, &term);
     }
 }
@@ -129,7 +130,7 @@ fn stepped(world: &Arc<World>, instance: &Instance) {
 /// Writes under the term now, or much later, after it is long over.
 fn write(world: &Arc<World>, instance: &Instance, term: &Term) {
     let (network, term) = (Arc::clone(&world.network), term.clone());
-    let reach = Reach { network, line: instance.process };
+    let reach = Reach::new(&network, instance.process);
     let lease = instance.plan.timing.lease;
     let (decided_early, think, serial) = world.random(|random| {
         let early = if random.random_bool(0.3) { random.random_range(0.0..3.0) } else { 0.0 };
@@ -141,7 +142,7 @@ fn write(world: &Arc<World>, instance: &Instance, term: &Term) {
         sleep(decided_early).await;
         let writing = reach.write(&term, serial, think);
         if let Ok((told, _)) = timeout(lease * 3, writing).await {
-            reach.network.told(serial, told);
+            network.told(serial, told);
         }
     });
 }

@@ -83,6 +83,8 @@ impl World {
             longest_lease: plan.longest_lease(),
             delay_max: plan.delay_max,
             loss: plan.loss,
+            reconnects: plan.reconnects,
+            overload: plan.overload,
         };
         let network = Network::new(
             &timeline,
@@ -94,10 +96,7 @@ impl World {
         let network = Arc::new(network);
         let tables = |process: usize| match &network.server {
             Some(server) => vec![server.table(process).clone()],
-            None => {
-                let reach = Reach { network: Arc::clone(&network), line: process };
-                simulation::tables(reach, plan.batchers())
-            }
+            None => simulation::tables(|| Reach::new(&network, process), plan.batchers()),
         };
         let tables = (0..processes).map(tables).collect();
         World { plan: plan.clone(), tables, network, checks, instances }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
+mod overload;
+
 use std::time::Duration;
 
 use spindle_simulation::{
