@@ -161,8 +161,6 @@ pub enum CoverageGoal {
     ReadersTogether,
     /// A reader began after a writer that had ended without a release.
     DeadWriterReleased,
-    /// A process that reads was refused to write.
-    ReaderRefusedToWrite,
     /// A writer that waited stopped a reader.
     WriterStoppedReaders,
     /// The highest rank that lives came to lead.

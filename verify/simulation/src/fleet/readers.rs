@@ -93,14 +93,7 @@ impl Slot {
             (true, 2..4) => lock.write_within(limit).await.map(|guard| Some(Got::Write(guard))),
             (true, _) => lock.write().await.map(|guard| Some(Got::Write(guard))),
         };
-        match got {
-            Ok(got) => got,
-            Err(error) if error.is_config() => {
-                world.saw(CoverageGoal::ReaderRefusedToWrite);
-                None
-            }
-            Err(_) => None,
-        }
+        got.unwrap_or_default()
     }
 
     async fn hold(&self, life: &Life, got: Got) {
