@@ -5,4 +5,5 @@ CREATE TABLE locktable (
   writer STRING(MAX),
   lease_ms INT64,
   info STRING(MAX),
+  displaced TIMESTAMP,
 ) PRIMARY KEY (name)

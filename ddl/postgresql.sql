@@ -5,5 +5,6 @@ CREATE TABLE locktable (
   writer text,
   lease_ms bigint,
   info text,
+  displaced timestamptz,
   PRIMARY KEY (name)
 )

@@ -119,7 +119,7 @@
 //! # }
 //! ```
 //!
-//! Without an instance, [`LockTable`] tells who leads, lists, observes, evicts, seizes and sweeps.
+//! Without an instance, [`LockTable`] tells who leads, lists, observes, evicts, seizes and removes.
 //!
 //! # Guides
 //!

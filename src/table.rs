@@ -41,9 +41,9 @@ impl LockTable {
     /// `locktable`.
     ///
     /// It is one statement, without a semicolon, as Google's clients take it. Other
-    /// implementations of the same table share the first four columns, and don't mind the other two:
-    /// `lease_ms` is the holder's own lease, `info` what the holder says of itself. A table needs all
-    /// of them, and so does a role that uses it.
+    /// implementations of the same table share the first four columns, and don't mind the others:
+    /// `lease_ms` is the holder's own lease, `info` what the holder says of itself, `displaced` the token
+    /// that its term displaced. A table needs all of them, and so does a role that uses it.
     pub const DDL: &str = ddl::GOOGLESQL;
 
     /// The same statement for a database of the PostgreSQL dialect.
@@ -356,8 +356,12 @@ impl LockTable {
         Seize::new(Arc::clone(&self.0), name.into())
     }
 
-    /// Deletes the row of a lock that nobody needs any more, with the rows of its takeovers, and
-    /// says whether there was one.
+    /// Deletes the row of a lock that nobody needs any more, and its takeover rows. Says whether there
+    /// was a row.
+    ///
+    /// A lock has one takeover row at most, and one more for each lock row that was deleted by hand, or
+    /// takeover that another implementation left. They go also where there is no row, up to 1,000 at a
+    /// call.
     ///
     /// Only a vacant lock's: never held, released, or expired by Spanner's clock and its holder's
     /// own lease. A lock stays as it is if it is held, evicted and not yet run out, or promised to
@@ -384,30 +388,6 @@ impl LockTable {
     /// Dropping the future leaves it open whether the row was deleted.
     pub async fn remove(&self, name: &str) -> Result<bool> {
         operate::remove(&self.0, name).await
-    }
-
-    /// Removes the takeover rows that no lock needs any more, and says how many there were.
-    ///
-    /// Holders sweep behind themselves, so there is little to do: what is left of locks that
-    /// nobody holds any more, and of other implementations. It may run at any time, beside
-    /// anything, and looks at the whole table, 100 rows at a time.
-    ///
-    /// A row goes only if all of this is true. Its name is a lock's with `_` and the 19 digits of a
-    /// token that was displaced. Its heartbeat is NULL. The lock's row, if there still is one, has
-    /// a later token and was not begun by that very takeover. So nothing that is live is touched,
-    /// nor another lock's row whose name merely looks like it. Each is removed by its exact key, in
-    /// a transaction that looks at it again; those of one lock go together.
-    ///
-    /// # Errors
-    ///
-    /// Why a page could not be read, or a row removed, within 5 s each. Rows that were removed
-    /// before stay removed; sweep again.
-    ///
-    /// # Cancellation safety
-    ///
-    /// Dropping the future ends the sweep where it is.
-    pub async fn sweep(&self) -> Result<u64> {
-        operate::sweep(&self.0).await
     }
 
     /// Checks once that the table can be reached, is as it should be, and can be written. It is for

@@ -20,8 +20,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{
-    self, Budget, Channels, Charge, CommitOutcome, Leftovers, Snapshot, TakeOver, Ticks, Verdict,
-    judge,
+    self, Budget, Channels, Charge, CommitOutcome, Snapshot, TakeOver, Ticks, Verdict, judge,
 };
 use crate::error::Error;
 pub use crate::operate::{Past, Version};
@@ -76,13 +75,6 @@ pub trait Store: Send + Sync + Sized + 'static {
 
     /// Ends a transaction without any writes.
     fn roll_back(&self, transaction: Self::Transaction);
-
-    /// Reads the rows without a heartbeat among which the takeover rows of these locks for earlier
-    /// tokens are, in the order of their keys.
-    fn leftovers(
-        &self,
-        locks: &[(Arc<str>, Timestamp)],
-    ) -> impl Future<Output = Result<Vec<StoredRow>, Failure>> + Send;
 
     /// Opens a fresh flow to the same place, beside this one.
     fn connect(&self) -> impl Future<Output = Result<Self, Failure>> + Send;
@@ -237,20 +229,6 @@ impl<S: Store> batch::Store for Simulated<S> {
         limit: Duration,
     ) -> BoxFuture<'_, Verdict> {
         self.carry_out(changes, limit).boxed()
-    }
-
-    fn leftovers(
-        &self,
-        locks: Vec<(Arc<str>, Timestamp)>,
-        limit: Duration,
-    ) -> BoxFuture<'_, Result<Vec<Leftovers>, Error>> {
-        async move {
-            let flow = self.flow();
-            let rows = within(limit, flow.leftovers(&locks)).await;
-            self.ended(&flow, rows.as_ref().err());
-            Ok(judge::sort_leftovers(&locks, &rows?, false))
-        }
-        .boxed()
     }
 
     fn channels(&self) -> Channels {

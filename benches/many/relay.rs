@@ -55,6 +55,8 @@ impl Kind {
     fn of(beginning: &[u8]) -> Kind {
         let names = |word: &str| beginning.windows(word.len()).any(|part| part == word.as_bytes());
         match (names("heartbeat"), names("token"), names("lease_ms")) {
+            // A release reads which takeover row it is to delete.
+            (false, true, false) if names("displaced") => Kind::Others,
             (true, false, false) | (false, true, false) => Kind::Heartbeats,
             (true, true, true) => Kind::Polls,
             _ => Kind::Others,

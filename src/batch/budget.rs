@@ -34,8 +34,6 @@ pub(crate) enum Charge {
     /// It reads what its changes are judged by, and commits.
     Transaction,
     ReadAndTransaction,
-    /// It finds what it is about, and what hangs on that, and changes both.
-    ReadsAndTransaction,
     /// One more read of a transaction whose first read was aborted. These may come all at once,
     /// since it takes about as many to get past a transaction whose process died; the sum is
     /// bounded.
@@ -235,7 +233,6 @@ impl Charge {
             Charge::Read | Charge::ReadAgain => 1,
             Charge::Transaction => 2,
             Charge::ReadAndTransaction => 3,
-            Charge::ReadsAndTransaction => 4,
         }
     }
 }
@@ -246,8 +243,6 @@ fn charge(class: Class) -> Charge {
         Class::Heartbeats => Charge::Heartbeats,
         Class::Polls => Charge::Read,
         Class::Releases | Class::Begins => Charge::Transaction,
-        // It reads, and then writes.
-        Class::Sweeps => Charge::ReadAndTransaction,
     }
 }
 
@@ -257,9 +252,7 @@ impl Buckets {
         let of = match charge {
             Charge::Read => [Some(reads), None],
             Charge::Transaction => [Some(transactions), None],
-            Charge::ReadAndTransaction | Charge::ReadsAndTransaction => {
-                [Some(reads), Some(transactions)]
-            }
+            Charge::ReadAndTransaction => [Some(reads), Some(transactions)],
             Charge::ReadAgain | Charge::Heartbeats => [None, None],
             Charge::Connect => [Some(connects), None],
         };
@@ -353,9 +346,7 @@ mod tests {
     fn a_charge_is_for_each_request_that_it_names() {
         use Charge::*;
         // A transaction reads what its changes are judged by, and commits.
-        for (charge, requests) in
-            [(Read, 1), (Transaction, 2), (ReadAndTransaction, 3), (ReadsAndTransaction, 4)]
-        {
+        for (charge, requests) in [(Read, 1), (Transaction, 2), (ReadAndTransaction, 3)] {
             assert_eq!(charge.requests(), requests, "{charge:?}");
         }
     }

@@ -310,9 +310,7 @@ impl Dispatcher {
         for part in again.chunks(again.len().div_ceil(PARTS).max(1)) {
             let pause = match class {
                 Class::Heartbeats | Class::Polls => Duration::ZERO,
-                Class::Releases | Class::Begins | Class::Sweeps => {
-                    PAUSE_MAX.mul_f64(self.random.random())
-                }
+                Class::Releases | Class::Begins => PAUSE_MAX.mul_f64(self.random.random()),
             };
             let part = Batch::new(class, part.to_vec(), None);
             self.queues.add_part(Instant::now() + pause, part);

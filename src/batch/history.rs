@@ -84,10 +84,7 @@ impl FailureHistory {
         let failed = matches!(outcome.answer, Answer::NotApplied | Answer::Unknown);
         self.has_failed.store(failed, Ordering::Relaxed);
         // A row in the way says nothing that a Spanner in trouble might not say for ever.
-        let lost = matches!(
-            outcome.answer,
-            Answer::Rejected(Rejection::Changed(None) | Rejection::TakeoverRowExists)
-        );
+        let lost = matches!(outcome.answer, Answer::Rejected(Rejection::Changed(None)));
         self.has_failed_in[class as usize].store(failed || lost, Ordering::Relaxed);
         let failure_count = &self.failure_counts[class as usize];
         if !failed {

@@ -3,11 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use spindle_protocol::{
-    Change, Column, Rejection, StoredRow, Timestamp, Write, is_takeover_key, takeover_keys,
-};
-
-use super::store::Leftovers;
+use spindle_protocol::{Change, Column, Rejection, StoredRow, Write};
 
 /// Returns the keys and the columns that all of the changes are judged by.
 pub(crate) fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>) {
@@ -51,50 +47,11 @@ pub(crate) fn judge(
     judged.collect()
 }
 
-/// Sorts takeover rows by lock, and says of each lock if these are all it has: `rows` may be a page
-/// that ends before the last.
-pub(crate) fn sort_leftovers(
-    locks: &[(Arc<str>, Timestamp)],
-    rows: &[StoredRow],
-    is_page_full: bool,
-) -> Vec<Leftovers> {
-    let last = rows.iter().map(|row| &*row.key).max().filter(|_| is_page_full);
-    let of_lock = |(lock, before): &(Arc<str>, Timestamp)| {
-        let (first, end) = takeover_keys(lock, *before);
-        let from = rows.partition_point(|row| row.key < first);
-        let own = rows[from..].iter().take_while(|row| row.key < end);
-        // Other locks' rows stand in the same range: of `job_1` among those of `job` (I6).
-        let own = own.filter(|row| row.is_takeover() && is_takeover_key(lock, &row.key));
-        let keys: Vec<String> = own.map(|row| row.key.clone()).collect();
-        // Where nothing is found, another look would show the same.
-        let is_all = keys.is_empty() || last.is_none_or(|last| &*end <= last);
-        (keys, is_all)
-    };
-    locks.iter().map(of_lock).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use spindle_protocol::{Holder, Nonce, Row, WriteKind, Writer, takeover_key};
+    use spindle_protocol::{Holder, Nonce, Row, Timestamp, WriteKind, Writer};
 
     use super::*;
-
-    #[test]
-    fn a_full_page_of_leftovers_is_all_of_a_lock_only_if_it_goes_beyond_the_lock() {
-        let locks = [("a".into(), Timestamp(100)), ("b".into(), Timestamp(100))];
-        let rows: Vec<StoredRow> =
-            [takeover_key("a", Timestamp(1)), takeover_key("b", Timestamp(1))]
-                .iter()
-                .map(StoredRow::new)
-                .collect();
-        let is_all = |is_page_full| {
-            let sorted = sort_leftovers(&locks, &rows, is_page_full);
-            assert!(sorted.iter().all(|(keys, _)| keys.len() == 1), "{sorted:?}");
-            sorted.into_iter().map(|(_, is_all)| is_all).collect::<Vec<_>>()
-        };
-        assert_eq!(is_all(false), [true, true]);
-        assert_eq!(is_all(true), [true, false]);
-    }
 
     #[test]
     fn the_first_of_those_who_begin_to_read_releases_the_dead_writer_for_all() {

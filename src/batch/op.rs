@@ -21,13 +21,11 @@ pub(crate) enum Class {
     Releases,
     /// Those of terms.
     Begins,
-    /// Tidying up.
-    Sweeps,
 }
 
 impl Class {
-    pub(crate) const ALL: [Class; 5] =
-        [Class::Heartbeats, Class::Polls, Class::Releases, Class::Begins, Class::Sweeps];
+    pub(crate) const ALL: [Class; 4] =
+        [Class::Heartbeats, Class::Polls, Class::Releases, Class::Begins];
 }
 
 /// A request for one lock.
@@ -40,8 +38,6 @@ pub(crate) enum OpKind {
     },
     /// Changes its row.
     Change(Change),
-    /// Deletes its takeover rows of tokens before this one.
-    Sweep(Timestamp),
 }
 
 impl OpKind {
@@ -58,7 +54,6 @@ impl OpKind {
                 | Change::BeginWrite { .. },
             ) => Class::Begins,
             OpKind::Change(_) => Class::Releases,
-            OpKind::Sweep(_) => Class::Sweeps,
         }
     }
 
@@ -192,7 +187,7 @@ impl Op {
         let is_likely = match self.kind.class() {
             Class::Begins | Class::Releases => true,
             Class::Heartbeats => self.went_alone.load(Ordering::Relaxed),
-            Class::Polls | Class::Sweeps => {
+            Class::Polls => {
                 self.went_alone.load(Ordering::Relaxed) || Instant::now() >= self.deadline
             }
         };

@@ -257,7 +257,7 @@ mod tests {
         let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
         let term = TermId { token: Timestamp(7), writer };
         let next = spindle_protocol::Succession::Anyone;
-        OpKind::Change(Change::Release { term, next, displaced: None, info: None })
+        OpKind::Change(Change::Release { term, next, info: None })
     }
 
     fn begin() -> OpKind {
@@ -576,19 +576,6 @@ mod tests {
         assert_eq!(waiters.next_batch(), None);
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!(waiters.next_batch().is_some(), "a second or two later it may");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn sweeps_that_fail_are_repeated_as_often_as_transactions_may_be() {
-        let (mut waiters, mut repeats) = (Waiters::none(), 0);
-        for n in 0..100 {
-            waiters.add(&format!("repeat-{n}"), OpKind::Sweep(Timestamp(7)), true, 0);
-            if waiters.next_batch().is_some() {
-                repeats += 1;
-                waiters.arrived(paid(Class::Sweeps, false), false);
-            }
-        }
-        assert_eq!(repeats, 3);
     }
 
     #[tokio::test(start_paused = true)]

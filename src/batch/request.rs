@@ -45,7 +45,7 @@ impl Reply {
     }
 }
 
-/// Sends the acts in one request, or in the few that a sweep takes.
+/// Sends the acts in one request.
 pub(crate) async fn send(store: &dyn Store, batch: &Batch, limit: Duration) -> Response {
     let ops = &*batch.ops;
     match batch.class {
@@ -57,14 +57,13 @@ pub(crate) async fn send(store: &dyn Store, batch: &Batch, limit: Duration) -> R
             let changes: Vec<(Arc<str>, Change)> = changes(ops);
             judged(ops, store.transact(changes, limit).await)
         }
-        Class::Sweeps => swept(store, ops, limit).await,
     }
 }
 
 fn changes(ops: &[Arc<Op>]) -> Vec<(Arc<str>, Change)> {
     let changes = ops.iter().filter_map(|op| match &op.kind {
         OpKind::Change(change) => Some((Arc::clone(&op.lock), change.clone())),
-        OpKind::Observe { .. } | OpKind::Sweep(_) => None,
+        OpKind::Observe { .. } => None,
     });
     changes.collect()
 }
@@ -116,7 +115,7 @@ fn judged(ops: &[Arc<Op>], verdict: Verdict) -> Response {
             (_, kind) if !is_alone && op.is_repeat && kind.class() == Class::Heartbeats => {
                 return None;
             }
-            (_, OpKind::Change(change)) => return Some(commit.of(change, error.clone())),
+            (_, OpKind::Change(_)) => return Some(commit.of(error.clone())),
             _ => Answer::NotApplied,
         };
         Some(Outcome::new(answer, error.clone()))
@@ -140,47 +139,6 @@ fn may_be_a_rows(commit: CommitOutcome) -> bool {
     )
 }
 
-/// Finds the leftovers of all these locks in one read, and deletes them in one transaction.
-async fn swept(store: &dyn Store, ops: &[Arc<Op>], limit: Duration) -> Response {
-    let ranges = ops.iter().filter_map(|op| match op.kind {
-        OpKind::Sweep(before) => Some((Arc::clone(&op.lock), before)),
-        OpKind::Observe { .. } | OpKind::Change(_) => None,
-    });
-    let found = match store.leftovers(ranges.collect(), limit).await {
-        Ok(found) => found,
-        Err(error) => {
-            let outcome = |_| Some(Outcome::failed(Answer::NotApplied, error.clone()));
-            let (outcomes, reply) = (ops.iter().map(outcome).collect(), Reply::of(Some(&error)));
-            return Response { outcomes, reply, commit: CommitOutcome::NotApplied };
-        }
-    };
-    let alls: Vec<bool> = found.iter().map(|(_, all)| *all).collect();
-    let locks = ops.iter().map(|op| Arc::clone(&op.lock));
-    let changes: Vec<_> = locks
-        .zip(found)
-        .filter(|(_, (keys, _))| !keys.is_empty())
-        .map(|(lock, (keys, _))| (lock, Change::Sweep { keys }))
-        .collect();
-    let (mut commit, mut error) = (None, None);
-    if !changes.is_empty() {
-        let verdict = store.transact(changes, limit).await;
-        (commit, error) = (Some(verdict.commit), verdict.error);
-    }
-    let outcome = |all: bool| {
-        let answer = match (commit, &error) {
-            (None | Some(CommitOutcome::Applied { .. }), _) => Answer::Swept { all },
-            // All were refused: their rows are gone already.
-            (Some(CommitOutcome::NotApplied), None) => Answer::Swept { all },
-            (Some(CommitOutcome::Unknown), _) => Answer::Unknown,
-            (Some(_), _) => Answer::NotApplied,
-        };
-        Some(Outcome::new(answer, error.clone()))
-    };
-    let (outcomes, reply) = (alls.into_iter().map(outcome).collect(), Reply::of(error.as_ref()));
-    // Nobody waits for it: the next sweep does what this one did not.
-    Response { outcomes, reply, commit: CommitOutcome::NotApplied }
-}
-
 /// Says to each act that its request panicked: nobody knows what came of it.
 pub(crate) fn panicked(ops: &[Arc<Op>], message: &str) -> Response {
     let outcome = |op: &Arc<Op>| {
@@ -189,23 +147,4 @@ pub(crate) fn panicked(ops: &[Arc<Op>], message: &str) -> Response {
     };
     let outcomes = ops.iter().map(outcome).collect();
     Response { outcomes, reply: Reply::Refused, commit: CommitOutcome::Unknown }
-}
-
-#[cfg(test)]
-mod tests {
-    use spindle_protocol::Timestamp;
-
-    use super::*;
-    use crate::batch::store::tests::Reads;
-
-    #[tokio::test]
-    async fn rows_that_somebody_else_has_deleted_are_swept() {
-        let limit = Duration::from_secs(1);
-        let (sweep, _answer) =
-            Op::new("a".into(), OpKind::Sweep(Timestamp(7)), (limit, limit), (false, 0));
-        let batch = Batch::new(Class::Sweeps, vec![sweep], None);
-        let response = send(&Reads(|| true), &batch, limit).await;
-        let outcome = response.outcomes[0].as_ref().unwrap();
-        assert_eq!(outcome.answer, Answer::Swept { all: true }, "{:?}", outcome.error);
-    }
 }

@@ -25,13 +25,6 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     fn transact(&self, changes: Vec<(Arc<str>, Change)>, limit: Duration)
     -> BoxFuture<'_, Verdict>;
 
-    /// Finds, in one read, the keys of these locks' takeover rows of tokens before those.
-    fn leftovers(
-        &self,
-        locks: Vec<(Arc<str>, Timestamp)>,
-        limit: Duration,
-    ) -> BoxFuture<'_, Result<Vec<Leftovers>>>;
-
     /// Refuses the caller's runtime where `subject` could send nothing from it.
     fn check_runtime(&self, subject: &str) -> Result<()>;
 
@@ -59,9 +52,6 @@ pub(crate) enum Channels {
     /// is one more request by it that was answered.
     Many,
 }
-
-/// The keys of a lock's takeover rows, and true if these are all of them.
-pub(crate) type Leftovers = (Vec<String>, bool);
 
 /// The answer to a read of many rows.
 #[derive(Debug)]
@@ -113,10 +103,11 @@ pub(crate) enum CommitOutcome {
 
 impl CommitOutcome {
     /// Returns what it means for a change that was not refused, and is not tried again.
-    pub(crate) fn of(self, change: &Change, error: Option<Error>) -> Outcome {
+    pub(crate) fn of(self, error: Option<Error>) -> Outcome {
         match self {
             CommitOutcome::Applied { at } => Outcome::new(Answer::Applied { at }, error),
-            CommitOutcome::Exists => Outcome::of(Answer::Rejected(change.already_exists())),
+            // Each request is sent once, so the row is somebody else's.
+            CommitOutcome::Exists => Outcome::of(Answer::Rejected(Rejection::Changed(None))),
             CommitOutcome::Unknown => Outcome::new(Answer::Unknown, error),
             CommitOutcome::Invalid
             | CommitOutcome::Aborted { .. }
@@ -137,12 +128,10 @@ impl Verdict {
 #[cfg(test)]
 pub(super) mod tests {
     use futures_util::FutureExt as _;
-    use spindle_protocol::takeover_key;
 
     use super::*;
 
-    /// Answers reads with no rows where it says so. Finds a takeover row of each lock, which is gone
-    /// when it is to be deleted.
+    /// Answers reads with no rows where it says so.
     pub(crate) struct Reads<F>(pub(crate) F);
 
     impl<F> fmt::Debug for Reads<F> {
@@ -176,16 +165,6 @@ pub(super) mod tests {
             let refused = vec![Some(Rejection::Needless); changes.len()];
             let (commit, found) = (CommitOutcome::NotApplied, Vec::new());
             async move { Verdict { refused, found, commit, error: None } }.boxed()
-        }
-
-        fn leftovers(
-            &self,
-            locks: Vec<(Arc<str>, Timestamp)>,
-            _: Duration,
-        ) -> BoxFuture<'_, Result<Vec<Leftovers>>> {
-            let keys = |lock: &str, before| (vec![takeover_key(lock, before)], true);
-            let found = locks.iter().map(|(lock, before)| keys(lock, *before)).collect();
-            async { Ok(found) }.boxed()
         }
 
         fn channels(&self) -> Channels {

@@ -45,7 +45,6 @@ impl Class {
         match self {
             Class::Heartbeats => Window::new(2, 8, 32),
             Class::Polls | Class::Releases | Class::Begins => Window::new(1, 4, 16),
-            Class::Sweeps => Window::new(1, 1, 1),
         }
     }
 

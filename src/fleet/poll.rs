@@ -56,7 +56,7 @@ impl ShardRows {
     pub(super) async fn poll(&self) -> Result<Polled> {
         let prefixes = [&*self.shares, &*self.shards];
         let rows = poll_in_turn(&self.table, &self.repeats, &[], &prefixes).await?;
-        let Rows { rows, takeovers, read_at } = rows;
+        let Rows { rows, read_at } = rows;
         let (shard_rows, shares): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.key.starts_with(&self.shards));
         let count = shard_rows.iter().find(|full| full.key == self.count_row.key());
@@ -76,8 +76,7 @@ impl ShardRows {
             }
         }
         let view = View { read_at, members: self.members(&shares, read_at), shards };
-        let takeovers = takeovers.into_iter().filter(|key| key.starts_with(&self.shares)).collect();
-        let shares = Rows { rows: shares, takeovers, read_at };
+        let shares = Rows { rows: shares, read_at };
         Ok(Polled { view, count, is_drained, shares })
     }
 

@@ -2,7 +2,7 @@
 
 mod token;
 
-use spindle_protocol::{Timestamp, is_takeover_key};
+use spindle_protocol::is_takeover_key;
 
 use crate::error::{Error, Result};
 use crate::system::random;
@@ -215,14 +215,6 @@ fn host_name() -> String {
 /// Returns true if `key` has the form of a takeover row of some lock.
 pub(crate) fn looks_like_takeover_row(key: &str) -> bool {
     key.rsplit_once('_').is_some_and(|(lock, _)| is_takeover_key(lock, key))
-}
-
-/// Returns the lock and the displaced token of which `key` is the takeover row, if it is one.
-pub(crate) fn displaced_by(key: &str) -> Option<(&str, Timestamp)> {
-    let (lock, digits) = key.rsplit_once('_')?;
-    // Nineteen digits can exceed any timestamp.
-    let displaced = digits.parse().ok().map(Timestamp)?;
-    is_takeover_key(lock, key).then_some((lock, displaced))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use spindle_protocol::{Observation, Row, Timestamp};
 
-use super::inspect::read_state;
+use super::inspect::inspect;
 use super::state::LockState;
 use crate::error::Result;
 use crate::lock::Spindle;
@@ -23,7 +23,7 @@ impl Spindle {
     /// Dropping the future changes nothing.
     pub async fn leader(&self) -> Result<Option<LockState>> {
         self.settings()?;
-        let state = read_state(self.table(), self.name()).await?;
+        let state = inspect(self.table(), self.name()).await?;
         Ok(state.is_held().then_some(state))
     }
 

@@ -12,7 +12,6 @@ mod observe;
 mod pages;
 mod remove;
 mod state;
-mod sweep;
 
 pub use check::Checked;
 #[cfg(feature = "admin")]
@@ -29,5 +28,4 @@ pub use list::LockList;
 pub use observe::Observer;
 pub(crate) use observe::Polls;
 pub(crate) use remove::remove;
-pub use state::{Holding, LockState, Obstacle};
-pub(crate) use sweep::sweep;
+pub use state::{Holding, LockState};

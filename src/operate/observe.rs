@@ -6,7 +6,7 @@ use std::time::Duration;
 use spindle_protocol::LEASE_MAX;
 use tokio::time::{Instant, sleep_until};
 
-use super::inspect::read_state;
+use super::inspect::inspect;
 use super::state::{Holding, LockState};
 use crate::error::{Error, Result};
 use crate::settings::LEASE_DEFAULT;
@@ -108,7 +108,7 @@ impl Observer {
         let subject = format!("lock `{}`", self.lock);
         loop {
             self.polls.turn(&subject).await?;
-            let polled = read_state(&self.table, &self.lock).await;
+            let polled = inspect(&self.table, &self.lock).await;
             let pause = polled.as_ref().map_or(self.polls.interval, |state| self.pause(state));
             self.polls.polled(pause);
             let state = polled?;

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use spindle_protocol::{Answer, Change, Named, Rejection, Row, StoredRow, Timestamp};
+use google_cloud_spanner::key;
+use google_cloud_spanner::key::{KeyRange, KeySet};
+use spindle_protocol::{
+    Answer, Change, Named, Rejection, Row, StoredRow, Timestamp, is_takeover_key, takeover_keys,
+};
 use tokio::time::{Instant, sleep};
 
 use super::state::{Holding, LockState};
@@ -10,6 +14,12 @@ use crate::error::{Error, Kind, Result};
 use crate::names::check_not_shard_count;
 use crate::store::{PAUSE, REQUEST_LIMIT, Table, despite_others};
 use crate::term::say;
+
+/// The rows of one read of the range in which a lock's takeover rows are.
+const RANGE_ROWS: i64 = 1_000;
+
+/// The most takeover rows that go in one transaction.
+const TAKEOVERS_MAX: usize = 1_000;
 
 /// Deletes the row of a lock that nobody needs any more.
 pub(crate) async fn remove(table: &Table, name: &str) -> Result<bool> {
@@ -23,20 +33,14 @@ pub(crate) async fn remove(table: &Table, name: &str) -> Result<bool> {
         {
             return Err(not_vacant(name, full.clone(), read_at));
         }
-        // Those of other tokens, which nothing needs once the row is gone.
+        // Those that the row doesn't name, which nothing needs once it is gone.
         let before = if found.is_some() { Timestamp(i64::MAX) } else { read_at };
-        let (takeovers, are_all) =
-            despite_others(|| table.takeover_rows(name, before, REQUEST_LIMIT)).await?;
-        let change = if are_all {
-            let seen = found.as_ref().map(|full| full.row().clone());
-            Change::Remove { seen, takeovers }
-        } else {
-            Change::Sweep { keys: takeovers }
-        };
-        let is_last = matches!(change, Change::Remove { .. });
+        let takeovers = table.takeover_rows(name, before).await?;
+        let seen = found.as_ref().map(StoredRow::row);
+        let change = Change::Remove { seen, takeovers };
         let (outcome, _) = table.carry_out(name, change, REQUEST_LIMIT).await;
         match (outcome.answer, outcome.error) {
-            (Answer::Applied { .. }, _) if is_last => {
+            (Answer::Applied { .. }, _) => {
                 if let Some(full) = &found {
                     // Nothing else tells of an eviction from here on.
                     let info = full.info.as_deref().unwrap_or_default();
@@ -44,8 +48,8 @@ pub(crate) async fn remove(table: &Table, name: &str) -> Result<bool> {
                 }
                 return Ok(found.is_some());
             }
-            (Answer::Rejected(Rejection::Needless), None) if is_last => return Ok(false),
-            (Answer::Applied { .. } | Answer::Rejected(_), None) if Instant::now() < deadline => {}
+            (Answer::Rejected(Rejection::Needless), None) => return Ok(false),
+            (Answer::Rejected(_), None) if Instant::now() < deadline => {}
             (_, Some(error)) if error.may_be_anothers() && Instant::now() < deadline => {}
             (_, Some(error)) => return Err(error),
             (_, None) => {
@@ -53,6 +57,32 @@ pub(crate) async fn remove(table: &Table, name: &str) -> Result<bool> {
             }
         }
         sleep(PAUSE).await;
+    }
+}
+
+impl Table {
+    /// Returns the keys of the takeover rows of `lock` for tokens before `before`, in the order of the
+    /// tokens, and no more than a transaction takes: what is left goes with the next removal.
+    async fn takeover_rows(&self, lock: &str, before: Timestamp) -> Result<Vec<String>> {
+        let (first, end) = takeover_keys(lock, before);
+        let mut range = KeyRange::closed_open(key![first], key![end.clone()]);
+        let mut found = Vec::new();
+        loop {
+            let keys = KeySet::builder().add_range(range).build();
+            let (rows, _) = despite_others(|| self.read_page(keys.clone(), RANGE_ROWS)).await?;
+            let is_last = i64::try_from(rows.len()).is_ok_and(|rows| rows < RANGE_ROWS);
+            let last = rows.last().map(|row| row.key.clone());
+            // Other locks' rows stand in the same range: of `job_1` among those of `job` (I6).
+            let own = |row: &StoredRow| row.is_takeover() && is_takeover_key(lock, &row.key);
+            found.extend(rows.into_iter().filter(own).map(|row| row.key));
+            found.truncate(TAKEOVERS_MAX);
+            match last {
+                Some(last) if !is_last && found.len() < TAKEOVERS_MAX => {
+                    range = KeyRange::open_open(key![last], key![end.clone()]);
+                }
+                _ => return Ok(found),
+            }
+        }
     }
 }
 

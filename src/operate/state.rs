@@ -28,9 +28,6 @@ pub struct LockState {
     /// The holder's own text, or the mark of what ended its term. That is `evicted by …`,
     /// `seized by …`, or the account of a [`run_once`](crate::LockBuilder::run_once), `run …`.
     pub info: Option<String>,
-    /// The obstacle that keeps the next contender waiting, found by
-    /// [`inspect`](crate::LockTable::inspect) alone.
-    pub obstacle: Option<Obstacle>,
     /// When Spanner read the row, by its clock.
     pub read_at: DateTime<Utc>,
     /// The row itself, from which a history goes on.
@@ -72,21 +69,6 @@ pub enum Holding {
         /// The id of the instance.
         id: String,
     },
-}
-
-/// A takeover of the present token that was begun and not completed.
-///
-/// Only other implementations leave one, when they die between their two steps. Contenders
-/// override it once a lease has passed since they saw it first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Obstacle {
-    /// The name of the row.
-    pub key: String,
-    /// The instance that began it.
-    pub id: Option<String>,
-    /// How long ago, where the row says so.
-    pub age: Option<Duration>,
 }
 
 impl LockState {
@@ -177,7 +159,6 @@ impl LockState {
             heartbeat_age: None,
             lease: None,
             info: None,
-            obstacle: None,
             read_at,
             row: None,
         };

@@ -334,7 +334,7 @@ impl<R: LockRow> Driver<R> {
             Act::Observe => self.waiters.poll_begins(now),
             Act::Insert { .. } => self.displaced = None,
             Act::Takeover { seen, .. } => self.displaced = Some((seen.clone(), self.is_seized)),
-            Act::Heartbeat { .. } | Act::Release { .. } | Act::Sweep { .. } => {}
+            Act::Heartbeat { .. } | Act::Release { .. } => {}
         }
         if self.act.1 == Failing::Writes {
             self.answers.sends(now);
@@ -356,8 +356,6 @@ impl<R: LockRow> Driver<R> {
         }
         let is_releasing = self.instance.is_releasing();
         match &mut self.leaving {
-            // It says nothing of who has the lock.
-            _ if self.instance.is_sweeping() => {}
             Some(leaving) if is_releasing => leaving.answered(&answer),
             _ if is_releasing || self.instance.term().is_some() => {}
             _ => {
@@ -628,8 +626,6 @@ fn names(act: &Act) -> (&'static str, Failing) {
         Act::Takeover { .. } => ("takeover", Failing::Writes),
         Act::Heartbeat { .. } => ("heartbeat", Failing::Writes),
         Act::Release { .. } => ("release", Failing::Writes),
-        // For tidiness alone: the duty of the instance is not to sweep.
-        Act::Sweep { .. } => ("sweep", Failing::Reads),
     }
 }
 
@@ -637,7 +633,6 @@ fn answer_name(answer: &Answer) -> &'static str {
     match answer {
         Answer::Observed(_) => "observed",
         Answer::Applied { .. } => "applied",
-        Answer::Swept { .. } => "swept",
         Answer::Rejected(_) => "rejected",
         Answer::NotApplied => "not applied",
         Answer::Unknown => "unknown",

@@ -1,6 +1,5 @@
 //! One lock's row, as the loop reaches it: through a batcher.
 
-use std::future::ready;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -94,25 +93,18 @@ impl LockRow for BatchedRow {
     /// room for what another needs.
     fn carry_out(&self, act: Act, limit: Duration) -> UnderWay {
         let row = &self.0;
-        match (row.change(&act), act, &row.role) {
-            (Some(change), ..) => {
+        match (row.change(&act), &row.role) {
+            (Some(change), _) => {
                 Box::pin(row.handle.send(OpKind::Change(change), limit, row.patience))
             }
-            // Readers leave no takeover rows.
-            (None, Act::Sweep { .. }, RowRole::Reader(_)) => {
-                Box::pin(ready(Outcome::of(Answer::Swept { all: true })))
-            }
-            (None, Act::Sweep { before }, _) => {
-                Box::pin(row.handle.send(OpKind::Sweep(before), limit, row.patience))
-            }
-            (None, _, RowRole::Reader(reader)) => {
+            (None, RowRole::Reader(reader)) => {
                 Box::pin(row.observe_both(Arc::clone(reader), limit))
             }
-            (None, _, RowRole::Writer(writer)) => {
+            (None, RowRole::Writer(writer)) => {
                 let (observing, writer) = (row.observe(limit), Arc::clone(writer));
                 Box::pin(observing.inspect(move |outcome| writer.hears(&outcome.answer)))
             }
-            (None, ..) => Box::pin(row.observe(limit)),
+            (None, RowRole::Lock) => Box::pin(row.observe(limit)),
         }
     }
 

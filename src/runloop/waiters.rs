@@ -134,7 +134,7 @@ impl Leaving {
                 self.outcome = Some(ReleaseOutcome::EndedBefore(TermEnd::superseded(by)));
             }
             Answer::Unknown => self.maybe_applied = true,
-            Answer::NotApplied | Answer::Observed(_) | Answer::Swept { .. } => {}
+            Answer::NotApplied | Answer::Observed(_) => {}
         }
     }
 

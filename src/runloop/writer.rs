@@ -50,11 +50,11 @@ impl WriterRow {
     /// Returns the change that an act asks for; none for one that changes nothing.
     pub(super) fn change(&self, act: &Act, holder: &Holder) -> Option<Change> {
         let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let Act::Release { term, displaced, .. } = act else {
+        let Act::Release { term, .. } = act else {
             return writing.change(act, holder);
         };
         let next = self.succession_to(term);
-        let release = Act::Release { term: term.clone(), next, displaced: *displaced };
+        let release = Act::Release { term: term.clone(), next };
         writing.change(&release, holder)
     }
 
@@ -132,7 +132,7 @@ mod tests {
         let release = |token| {
             let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
             let (term, next) = (TermId { token: Timestamp(token), writer }, Succession::Anyone);
-            row.change(&Act::Release { term, next, displaced: None }, &holder)
+            row.change(&Act::Release { term, next }, &holder)
         };
         let first = release(1);
         tokio::time::advance(poll * TENURE_POLLS).await;

@@ -75,6 +75,7 @@ fn decode(found: &Row, columns: &[String]) -> Result<StoredRow, google_cloud_spa
         writer: Writer::from(text("writer")?.unwrap_or_default().as_str()),
         lease_ms: place("lease_ms").map(|at| found.get(at)).transpose()?.flatten(),
         info: text("info")?,
+        displaced: time("displaced")?,
     })
 }
 
@@ -94,6 +95,7 @@ pub(crate) fn mutation(table: &str, write: Write) -> Mutation {
         match cell {
             Cell::CommitTimestamp => builder.to(COMMIT_TIMESTAMP),
             Cell::Epoch => builder.to(EPOCH),
+            Cell::Time(time) => builder.to(client_timestamp(time)),
             Cell::Null => builder.to(None::<String>),
             Cell::Text(text) => builder.to(text),
             Cell::Milliseconds(milliseconds) => builder.to(milliseconds),
@@ -110,9 +112,23 @@ pub(crate) fn timestamp(timestamp: ClientTimestamp) -> Timestamp {
     Timestamp(i64::try_from(nearest).unwrap_or(i64::MAX))
 }
 
+/// Returns the time as the client has it, which has room for all of them.
+fn client_timestamp(time: Timestamp) -> Option<ClientTimestamp> {
+    const SECOND: i64 = 1_000_000_000;
+    let nanoseconds = i32::try_from(time.0.rem_euclid(SECOND)).ok()?;
+    ClientTimestamp::new(time.0.div_euclid(SECOND), nanoseconds).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_time_is_written_as_it_was_read() {
+        for time in [0, -1, 1_795_000_000_123_456_789, i64::MIN, i64::MAX].map(Timestamp) {
+            assert_eq!(client_timestamp(time).map(timestamp), Some(time));
+        }
+    }
 
     #[test]
     fn timestamps_outside_64_bits_of_nanoseconds_are_cut_not_wrapped() {

@@ -17,7 +17,7 @@ use google_cloud_spanner::key::{KeyRange, KeySet};
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::TimestampBound;
 use google_cloud_spanner::value::Timestamp as ClientTimestamp;
-use spindle_protocol::{Change, Column, Rejection, StoredRow, Timestamp, takeover_keys};
+use spindle_protocol::{Change, Column, Rejection, StoredRow};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
 
@@ -26,16 +26,11 @@ use super::requests::{self, Request};
 use super::row::{self, mutation};
 use super::schema;
 use super::transact::transact;
-use crate::batch::judge::{judge, reads, sort_leftovers};
-use crate::batch::{
-    Channels, Charge, CommitOutcome, Leftovers, Snapshot, Store, TakeOver, Verdict,
-};
+use crate::batch::judge::{judge, reads};
+use crate::batch::{Channels, Charge, CommitOutcome, Snapshot, Store, TakeOver, Verdict};
 use crate::error::{Error, Result};
 use crate::names::{check_table_name, subject};
 use crate::term::say;
-
-/// The most rows of one sweep, which is there for tidiness and must stay cheap.
-const SWEEP_MAX: i64 = 1_000;
 
 /// The most rows of one read of ranges: more than any fleet has.
 const ROWS_MAX: i64 = 100_000;
@@ -73,14 +68,6 @@ impl Store for Spanner {
         limit: Duration,
     ) -> BoxFuture<'_, Verdict> {
         self.carry_out(changes, limit).boxed()
-    }
-
-    fn leftovers(
-        &self,
-        locks: Vec<(Arc<str>, Timestamp)>,
-        limit: Duration,
-    ) -> BoxFuture<'_, Result<Vec<Leftovers>>> {
-        self.find_leftovers(locks, limit).boxed()
     }
 
     fn check_runtime(&self, subject: &str) -> Result<()> {
@@ -254,25 +241,6 @@ impl Spanner {
         Verdict { refused, found, commit, error }
     }
 
-    async fn find_leftovers(
-        &self,
-        locks: Vec<(Arc<str>, Timestamp)>,
-        limit: Duration,
-    ) -> Result<Vec<Leftovers>> {
-        let doing = || match &*locks {
-            [(lock, _)] => format!("lock `{lock}`: list its takeover rows"),
-            locks => format!("{} locks: list their takeover rows", locks.len()),
-        };
-        let timed = self.ready(limit).await?;
-        let ranges: Vec<_> =
-            locks.iter().map(|(lock, before)| takeover_keys(lock, *before)).collect();
-        let (columns, keys) = (["name", "heartbeat"], key_set::<&str>(&[], &ranges));
-        let request = row::request(&self.name, columns, keys, Some(SWEEP_MAX), timed.limit);
-        let (rows, _) = self.answer(&timed, request, doing).await?;
-        let is_page_full = i64::try_from(rows.len()).is_ok_and(|rows| rows >= SWEEP_MAX);
-        Ok(sort_leftovers(&locks, &rows, is_page_full))
-    }
-
     pub(crate) fn row_request<'a>(
         &self,
         columns: impl IntoIterator<Item = &'a str>,
@@ -329,7 +297,6 @@ fn doing(changes: &[(Arc<str>, Change)]) -> String {
                 Change::Seize { .. } => "seize it",
                 Change::Remove { .. } => "remove it",
                 Change::NameCount { .. } => "name the count",
-                Change::Sweep { .. } => "sweep its takeover rows",
                 Change::Fence { .. } => "check a fence",
                 Change::BeginRead { .. } => "begin to read",
                 Change::EndRead { .. } => "end reading",
@@ -339,9 +306,6 @@ fn doing(changes: &[(Arc<str>, Change)]) -> String {
         }
         [(_, Change::Heartbeat { .. } | Change::KeepWriting { .. }), ..] => {
             format!("{} locks: heartbeat", changes.len())
-        }
-        [(_, Change::Sweep { .. }), ..] => {
-            format!("{} locks: sweep their takeover rows", changes.len())
         }
         _ => format!("{} locks: begin or release", changes.len()),
     }

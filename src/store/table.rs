@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::connection::Connection;
 use super::spanner::Spanner;
-use crate::batch::{Batchers, Budget, Leftovers, Store, Verdict};
+use crate::batch::{Batchers, Budget, Store, Verdict};
 use crate::error::{Outcome, Result};
 use crate::names::{check_lock_name, check_table_name};
 
@@ -66,24 +66,12 @@ impl Table {
         change: Change,
         limit: Duration,
     ) -> (Outcome, Vec<StoredRow>) {
-        let changes = vec![(Arc::from(lock), change.clone())];
+        let changes = vec![(Arc::from(lock), change)];
         let Verdict { refused, found, commit, error } = self.store.transact(changes, limit).await;
         let outcome = match refused.into_iter().flatten().next() {
             Some(rejection) => Outcome::of(Answer::Rejected(rejection)),
-            None => commit.of(&change, error),
+            None => commit.of(error),
         };
         (outcome, found)
-    }
-
-    /// Returns the keys of the takeover rows of `lock` for tokens before `before`, as far as one
-    /// page of the table shows them. It also says if these are all.
-    pub(crate) async fn takeover_rows(
-        &self,
-        lock: &str,
-        before: Timestamp,
-        limit: Duration,
-    ) -> Result<Leftovers> {
-        let found = self.store.leftovers(vec![(Arc::from(lock), before)], limit).await?;
-        Ok(found.into_iter().next().unwrap_or((Vec::new(), true)))
     }
 }

@@ -18,6 +18,9 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Part of the names of tables that somebody else has made.
 pub const MADE: &str = "made";
 
+/// The columns that a table of four lacks.
+const NEW_COLUMNS: [&str; 3] = ["lease_ms", "info", "displaced"];
+
 /// Long enough for a schema change of Cloud Spanner.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
 
@@ -129,7 +132,7 @@ impl Place {
             true => LockTable::DDL_POSTGRESQL,
             false => LockTable::DDL,
         };
-        let is_old = |line: &&str| !line.contains("lease_ms") && !line.contains("info");
+        let is_old = |line: &&str| NEW_COLUMNS.iter().all(|column| !line.contains(column));
         let lines: Vec<&str> = ddl.lines().filter(is_old).collect();
         let statement = lines.join("\n").replace("locktable", &self.old_locks());
         self.change_schema(admin, vec![statement]).await?;
@@ -139,7 +142,7 @@ impl Place {
     pub async fn upgrade(&self, table: &LockTable) -> Result<(), Failure> {
         let admin = self.admin.as_ref().ok_or("it has no administration")?;
         let added = timeout(TIME_LIMIT, table.upgrade(admin, &self.database)).await??;
-        let is_all = added == ["lease_ms", "info"];
+        let is_all = added == NEW_COLUMNS;
         if is_all { Ok(()) } else { Err(format!("an upgrade added {added:?}").into()) }
     }
 

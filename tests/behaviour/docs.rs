@@ -47,14 +47,13 @@ const SHOWN_BY: [(&str, &str); 25] = [
     ("WriteGuard", "pub struct RwLock"),
 ];
 /// Types that a user only reads, by their fields, or never names.
-const NEED_NONE: [&str; 13] = [
+const NEED_NONE: [&str; 12] = [
     "Cause",
     "Clock",
     "Contact",
     "Failing",
     "HistoryEnd",
     "Holding",
-    "Obstacle",
     "ReleaseOutcome",
     "Role",
     "RunState",

@@ -136,7 +136,7 @@ async fn members_that_spanner_refuses_ask_no_more_than_the_table_may() {
 
 /// The table is charged four for a deletion; see the unit tests of the budget.
 #[tokio::test(start_paused = true)]
-async fn a_member_that_leaves_sends_two_requests_for_its_release_and_four_to_delete_its_row() {
+async fn a_member_that_leaves_sends_two_requests_for_its_release_and_three_to_delete_its_row() {
     let world = World::start().await;
     // No heartbeat is due meanwhile.
     let member = world.member("a").lease(LEASE * 60).build().unwrap();
@@ -150,7 +150,7 @@ async fn a_member_that_leaves_sends_two_requests_for_its_release_and_four_to_del
     assert!(world.row("spindle:member:orders/a").is_none());
     let kinds = [Rpc::StreamingRead, Rpc::ExecuteStreamingSql, Rpc::Commit];
     let sent: u64 = kinds.map(|rpc| requests.get(rpc)).iter().sum();
-    assert_eq!(sent, 2 + 4, "{:?}", requests.each());
+    assert_eq!(sent, 2 + 3, "{:?}", requests.each());
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,6 +27,7 @@ async fn what_is_wrong_with_a_table_is_said_exactly() {
         (without("writer STRING(MAX),"), "has no column `writer`"),
         (without("lease_ms INT64,"), "ALTER TABLE locktable ADD COLUMN lease_ms INT64"),
         (without("info STRING(MAX),"), "ALTER TABLE locktable ADD COLUMN info STRING(MAX)"),
+        (without("displaced TIMESTAMP,"), "ALTER TABLE locktable ADD COLUMN displaced TIMESTAMP"),
         (
             with("writer STRING(MAX)", "writer INT64"),
             "has `writer INT64`; expected `STRING(MAX)`: ALTER TABLE",

@@ -8,9 +8,7 @@ use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
 use crate::takeover::of_peer;
-use crate::world::{
-    Contender, EVENTUALLY, LEASE, LOCK, NOW, PAST, World, order, pair, timed, until,
-};
+use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, PAST, World, order, pair, timed, until};
 
 async fn listed(mut locks: LockList) -> Vec<LockState> {
     let mut found = Vec::new();
@@ -37,7 +35,6 @@ async fn inspect_says_who_holds_and_why_nobody_does() {
     assert!(held.read_at > token.to_datetime());
     assert_eq!(held.info.as_deref(), Some("10.0.0.7"));
     assert!(held.heartbeat_age.unwrap() <= LEASE / 2, "{held:?}");
-    assert_eq!(held.obstacle, None);
 
     a.stop().await;
     let released = table.inspect(LOCK).await.unwrap();
@@ -51,22 +48,6 @@ async fn inspect_says_who_holds_and_why_nobody_does() {
     assert!(matches!(&expired.holding, Holding::Expired { id, .. } if id == "b"), "{expired:?}");
     assert!(expired.heartbeat_age.unwrap() >= LEASE);
     assert_eq!(table.inspect(LOCK).await.unwrap().holder(), None);
-}
-
-#[tokio::test(start_paused = true)]
-async fn inspect_shows_the_takeover_that_stands_in_the_way() {
-    let world = World::start().await;
-    world.write(of_peer(LOCK, Some(PAST), "2020-01-01T00:00:00.000001Z")).await;
-    let key = format!("{LOCK}_1577836800000001000");
-    // The row of an older token is a leftover, and in nobody's way.
-    world.write(of_peer(&format!("{LOCK}_1577836800000000000"), None, PAST)).await;
-    let table = world.table();
-    assert_eq!(table.inspect(LOCK).await.unwrap().obstacle, None);
-    world.write(of_peer(&key, None, NOW)).await;
-    sleep(LEASE).await;
-    let obstacle = table.inspect(LOCK).await.unwrap().obstacle.unwrap();
-    assert_eq!((obstacle.key, obstacle.id.as_deref()), (key, Some("peer")));
-    assert!(obstacle.age.unwrap() >= LEASE);
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +73,6 @@ async fn names_and_ids_that_cannot_be_are_refused_before_anything_is_sent() {
     let nowhere =
         LockTable::new(Database::at(world.spanner.endpoint(), "projects/p"), "lock table");
     assert!(nowhere.list().next().await.unwrap_err().is_config());
-    assert!(nowhere.sweep().await.unwrap_err().is_config());
     assert_eq!(requests.total(), 0);
 }
 
@@ -365,72 +345,6 @@ async fn a_lost_reply_to_an_eviction_is_said_to_be_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sweep_removes_leftovers_of_all_locks_and_nothing_live_or_foreign() {
-    let (world, a, b) = pair().await;
-    a.lock.resign().await;
-    b.holds().await;
-    sleep(LEASE).await;
-    let live: Vec<String> = world.names();
-    assert!(live.len() >= 2, "the lock and the takeover that began its term: {live:?}");
-    let leftovers = [
-        // Of the held lock, of one that is gone, and of one that nobody holds.
-        "job_1500000000000000000",
-        "gone_1500000000000000000",
-        "idle_1500000000000000000",
-        "under_score_1500000000000000000",
-    ];
-    world.write_all(leftovers.map(|key| of_peer(key, None, "2019-01-01T00:00:00Z"))).await;
-    let foreign = [
-        ("idle", Some(PAST)),
-        ("peer", Some(PAST)),
-        // Lock rows of other implementations that only look like takeover rows.
-        ("job_1600000000000000000", Some(PAST)),
-        // Without a heartbeat, but not of the pattern.
-        ("job_17", None),
-        ("job_150000000000000000", None),
-        ("job-1500000000000000000", None),
-        ("_1500000000000000000", None),
-        ("job_15000000000000000ab", None),
-        ("job_9999999999999999999", None),
-        // In the way of the next takeover: a peer may be between its two steps.
-        ("peer_1577836805000000000", None),
-        // Of a token that is still to come.
-        ("gone_9000000000000000000", None),
-        // Of something that isn't a lock's name.
-        ("job_1500000000000000000_1500000000000000000", None),
-    ];
-    world.write_all(foreign.map(|(key, heartbeat)| of_peer(key, heartbeat, PAST))).await;
-    let swept = world.table().sweep().await.unwrap();
-    let names = world.names();
-    for key in leftovers {
-        assert!(!names.iter().any(|name| name == key), "{key} is still there");
-    }
-    for key in foreign.iter().map(|(key, _)| *key).chain(live.iter().map(String::as_str)) {
-        assert!(names.iter().any(|name| name == key), "{key} is gone");
-    }
-    assert_eq!(swept, leftovers.len() as u64);
-    assert_eq!(world.table().sweep().await.unwrap(), 0);
-    assert!(b.lock.has_lock().is_some());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_sweep_beside_a_fleet_at_work_disturbs_no_one() {
-    let world = World::start().await;
-    let (a, b) = (world.contend("a"), world.contend("b"));
-    let table = world.table();
-    for _ in 0..20 {
-        let holder =
-            until("one holds", || [&a, &b].into_iter().find(|it| it.lock.has_lock().is_some()))
-                .await;
-        let resigning = async { assert!(holder.lock.resign().await) };
-        let sweeping = async { table.sweep().await.map(drop) };
-        let ((), swept) = tokio::join!(resigning, sweeping);
-        swept.unwrap();
-        sleep(LEASE / 3).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn no_call_ends_because_another_transaction_aborted_it() {
     let world = World::start().await;
     let abort = || {
@@ -453,8 +367,8 @@ async fn no_call_ends_because_another_transaction_aborted_it() {
     world.elect("a").await.stop().await;
     world.write(of_peer("gone_1500000000000000000", None, "2019-01-01T00:00:00Z")).await;
     let aborted = abort();
-    assert_eq!(table.sweep().await.unwrap(), 1);
-    assert_eq!(aborted.hits(), 2);
+    assert!(!table.remove("gone").await.unwrap());
+    assert_eq!((aborted.hits(), world.names()), (2, vec![LOCK.to_string()]));
     let aborted = abort();
     assert!(table.remove(LOCK).await.unwrap());
     assert_eq!(aborted.hits(), 2);

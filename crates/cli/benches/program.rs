@@ -88,7 +88,7 @@ fn reads(world: &World) -> u64 {
 async fn commands() {
     let world = with_locks(10_000).await;
     let rest = world.emulator.rest_endpoint();
-    let all: [&[&str]; 10] = [
+    let all: [&[&str]; 9] = [
         &["ls", "--output", "json"],
         &["ls", "--output", "jsonl"],
         &["doctor"],
@@ -98,7 +98,6 @@ async fn commands() {
         &["history", "lock-04242"],
         &["evict", "lock-04242", "--yes"],
         &["seize", "lock-04242", "--yes"],
-        &["sweep", "--yes"],
     ];
     for arguments in all {
         let began = Instant::now();

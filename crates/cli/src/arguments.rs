@@ -204,11 +204,6 @@ pub enum Command {
         #[command(flatten)]
         confirmation: Confirmation,
     },
-    /// Remove the takeover rows that no lock needs any more.
-    Sweep {
-        #[command(flatten)]
-        confirmation: Confirmation,
-    },
     /// End the holder's term gracefully: the next one begins once its lease has run out.
     Evict(Depose),
     /// Take the lock from its holder at once: for a lease, two may believe that they hold it.

@@ -186,7 +186,7 @@ const AT_ONCE_BY_LEASE: &str = "may take it at once, or when its own longer leas
 fn next(state: &LockState) -> String {
     let lease = state.lease.unwrap_or(LEASE_ASSUMED);
     let rest = in_words(lease.saturating_sub(state.heartbeat_age.unwrap_or(lease)));
-    let waiting = match &state.holding {
+    match &state.holding {
         Holding::Held { .. } => {
             let waiting = format!(
                 "waits until no heartbeat has come for the lease: not before {rest} from now"
@@ -214,14 +214,6 @@ fn next(state: &LockState) -> String {
             format!("waits {}: the lock cools down", in_words(*remaining))
         }
         _ => "may take it at once".to_string(),
-    };
-    match &state.obstacle {
-        None => waiting,
-        Some(obstacle) => format!(
-            "{waiting}; row `{}` of another implementation stands in the way: contenders override \
-             it a lease after they saw it first",
-            obstacle.key
-        ),
     }
 }
 

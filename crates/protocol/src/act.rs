@@ -44,15 +44,13 @@ pub enum Act {
         /// The term's writer.
         writer: Writer,
     },
-    /// In one transaction: read the row again and give up unless it is `seen`, insert the takeover
-    /// row of the displaced token, begin the term.
+    /// In one transaction: read the row again and give up unless it is `seen`, delete the takeover
+    /// row of the term before, insert that of the displaced token, begin the term.
     Takeover {
         /// The row as it was observed.
         seen: Row,
         /// The term's writer.
         writer: Writer,
-        /// Replace a takeover row of the displaced token, which a peer left when it died halfway.
-        over_leftover: bool,
     },
     /// In one transaction: read token and writer, give up unless both are the term's, set the
     /// heartbeat to the commit timestamp.
@@ -61,20 +59,12 @@ pub enum Act {
         term: TermId,
     },
     /// As a heartbeat, but sets the heartbeat to the epoch and the token to the commit timestamp.
-    /// It deletes the takeover row of the displaced token.
+    /// It deletes the takeover row of the term.
     Release {
         /// The term.
         term: TermId,
         /// The succession to the term.
         next: Succession,
-        /// The token that the term displaced, if it began by a takeover.
-        displaced: Option<Timestamp>,
-    },
-    /// Find the takeover rows of tokens before `before` in one read, and delete them in one
-    /// transaction.
-    Sweep {
-        /// The token that the term displaced; its own takeover row stays.
-        before: Timestamp,
     },
 }
 
@@ -87,11 +77,6 @@ pub enum Answer {
     Applied {
         /// Its commit timestamp.
         at: Timestamp,
-    },
-    /// The answer to [`Act::Sweep`].
-    Swept {
-        /// True if nothing is left to sweep.
-        all: bool,
     },
     /// The write was not and will not be committed: its condition did not hold.
     Rejected(Rejection),
@@ -121,8 +106,6 @@ impl From<Row> for Seen {
 pub enum Rejection {
     /// The row is not what the act expects; here is whose it is, where there is one.
     Changed(Option<Seen>),
-    /// The takeover row of the displaced token exists already.
-    TakeoverRowExists,
     /// There is nothing to do: nobody to evict, no term to end, no row to delete.
     Needless,
 }
@@ -132,7 +115,7 @@ impl Rejection {
     pub fn seen(self) -> Option<Seen> {
         match self {
             Rejection::Changed(seen) => seen,
-            Rejection::TakeoverRowExists | Rejection::Needless => None,
+            Rejection::Needless => None,
         }
     }
 }

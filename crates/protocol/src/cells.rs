@@ -17,12 +17,21 @@ pub enum Column {
     LeaseMs,
     /// A STRING.
     Info,
+    /// A TIMESTAMP: the token that the term displaced, by which its takeover row is known; NULL
+    /// where there is none.
+    Displaced,
 }
 
 impl Column {
     /// All of them, in the order of the table.
-    pub const ALL: [Column; 5] =
-        [Column::Heartbeat, Column::Token, Column::Writer, Column::LeaseMs, Column::Info];
+    pub const ALL: [Column; 6] = [
+        Column::Heartbeat,
+        Column::Token,
+        Column::Writer,
+        Column::LeaseMs,
+        Column::Info,
+        Column::Displaced,
+    ];
 
     /// Returns the column's name in the table.
     pub fn name(self) -> &'static str {
@@ -32,6 +41,7 @@ impl Column {
             Column::Writer => "writer",
             Column::LeaseMs => "lease_ms",
             Column::Info => "info",
+            Column::Displaced => "displaced",
         }
     }
 }
@@ -43,6 +53,8 @@ pub enum Cell {
     CommitTimestamp,
     /// The Unix epoch.
     Epoch,
+    /// Another time.
+    Time(Timestamp),
     /// Nothing.
     Null,
     /// A text.
@@ -98,6 +110,8 @@ pub struct StoredRow {
     pub lease_ms: Option<i64>,
     /// The text, unless it is NULL.
     pub info: Option<String>,
+    /// The token that the term displaced, unless it is NULL.
+    pub displaced: Option<Timestamp>,
 }
 
 impl StoredRow {
@@ -110,6 +124,7 @@ impl StoredRow {
             writer: Writer::nobody(),
             lease_ms: None,
             info: None,
+            displaced: None,
         }
     }
 

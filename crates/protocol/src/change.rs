@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::fleet::Count;
 use crate::{
-    Act, Cell, Column, Rejection, Row, Seen, StoredRow, Succession, TermId, Timestamp, Write,
-    WriteKind, Writer, takeover_key,
+    Act, Cell, Column, Rejection, Row, Seen, StoredRow, Succession, TermId, Write, WriteKind,
+    Writer, takeover_key,
 };
 
 /// One change of the rows of one lock.
@@ -29,8 +29,6 @@ pub enum Change {
         seen: Row,
         /// The term's writer.
         writer: Writer,
-        /// Replaces a takeover row of the displaced token that is there already.
-        over_leftover: bool,
         /// The holder's lease and info.
         holder: Holder,
     },
@@ -45,8 +43,6 @@ pub enum Change {
         term: TermId,
         /// The succession to the term.
         next: Succession,
-        /// The token that the term displaced: its takeover row goes as well.
-        displaced: Option<Timestamp>,
         /// The text left in `info`.
         info: Option<String>,
     },
@@ -62,17 +58,13 @@ pub enum Change {
         /// The text left in `info`.
         info: Option<String>,
     },
-    /// Deletes the lock row, if it is still as it was seen, and takeover rows of the lock.
+    /// Deletes the lock row, if it is still as it was seen, its takeover row, and others of the lock.
     Remove {
         /// The row as it was seen; none if there was none.
         seen: Option<Row>,
-        /// The keys of takeover rows.
+        /// The keys of rows that go if they are takeover rows: what others left, or a lock row that
+        /// was deleted by hand.
         takeovers: Vec<String>,
-    },
-    /// Deletes those of these rows that are takeover rows.
-    Sweep {
-        /// Their keys.
-        keys: Vec<String>,
     },
     /// Names the count of a group's shards, in a row that nobody holds. Its `writer` names it, since a
     /// table may lack `info`.
@@ -128,8 +120,6 @@ pub enum Change {
         first: TermId,
         /// The succession to the term.
         next: Succession,
-        /// As of a release.
-        displaced: Option<Timestamp>,
     },
 }
 
@@ -158,21 +148,26 @@ const TERM: &[Column] = &[Column::Token, Column::Writer];
 /// The columns that identify one heartbeat of one term, and tell a lock row from a takeover row.
 const HEARTBEAT: &[Column] = &[Column::Heartbeat, Column::Token, Column::Writer];
 
+/// The columns that identify a term, and its takeover row.
+const RELEASE: &[Column] = &[Column::Token, Column::Writer, Column::Displaced];
+
+/// The columns that identify one heartbeat of one term, and its takeover row.
+const TAKEOVER: &[Column] = &[Column::Heartbeat, Column::Token, Column::Writer, Column::Displaced];
+
 impl Act {
-    /// Returns the change that the act asks for; none for an observation or a sweep, which begin
-    /// with a read of their own.
+    /// Returns the change that the act asks for; none for an observation.
     pub fn change(&self, holder: &Holder, release_info: Option<&str>) -> Option<Change> {
         let holder = || holder.clone();
         match self.clone() {
-            Act::Observe | Act::Sweep { .. } => None,
+            Act::Observe => None,
             Act::Insert { writer } => Some(Change::Insert { writer, holder: holder() }),
-            Act::Takeover { seen, writer, over_leftover } => {
-                Some(Change::Takeover { seen, writer, over_leftover, holder: holder() })
+            Act::Takeover { seen, writer } => {
+                Some(Change::Takeover { seen, writer, holder: holder() })
             }
             Act::Heartbeat { term } => Some(Change::Heartbeat { term }),
-            Act::Release { term, next, displaced } => {
+            Act::Release { term, next } => {
                 let info = release_info.map(str::to_string);
-                Some(Change::Release { term, next, displaced, info })
+                Some(Change::Release { term, next, info })
             }
         }
     }
@@ -193,29 +188,23 @@ impl Change {
             | Change::KeepWriting { .. }
             | Change::Fence { .. } => Reads { keys: lock_and(&[]), columns: TERM },
             Change::Takeover { seen, .. } => {
-                Reads { keys: lock_and(&[takeover_key(lock, seen.token)]), columns: HEARTBEAT }
+                Reads { keys: lock_and(&[takeover_key(lock, seen.token)]), columns: TAKEOVER }
             }
-            Change::Release { displaced, .. } => {
-                let takeover = displaced.map(|token| takeover_key(lock, token));
-                let columns = if takeover.is_some() { HEARTBEAT } else { TERM };
-                Reads { keys: lock_and(takeover.as_slice()), columns }
+            Change::Release { .. } | Change::EndWriting { .. } => {
+                Reads { keys: lock_and(&[]), columns: RELEASE }
             }
             Change::Seize { .. } | Change::NameCount { .. } => {
                 Reads { keys: lock_and(&[]), columns: HEARTBEAT }
             }
             Change::Remove { takeovers, .. } => {
-                Reads { keys: lock_and(takeovers), columns: HEARTBEAT }
+                Reads { keys: lock_and(takeovers), columns: TAKEOVER }
             }
-            Change::Sweep { keys } => Reads { keys: keys.clone(), columns: &[Column::Heartbeat] },
             Change::BeginRead { writer_row, .. } => {
                 Reads { keys: lock_and(std::slice::from_ref(writer_row)), columns: HEARTBEAT }
             }
             Change::BeginWrite { readers, .. } => {
                 let readers: Vec<String> = readers.iter().map(|(key, _)| key.clone()).collect();
                 Reads { keys: lock_and(&readers), columns: HEARTBEAT }
-            }
-            Change::EndWriting { first, next, displaced } => {
-                as_release(first.clone(), next, *displaced).reads(lock)
             }
         }
     }
@@ -230,27 +219,29 @@ impl Change {
                 Some(found) => Err(changed(Some(found))),
                 None => Ok(vec![begin(lock, WriteKind::Insert, writer, holder)]),
             },
-            Change::Takeover { seen, writer, over_leftover, holder } => {
-                if !lock_row.is_some_and(|found| found.row().is_same_heartbeat(seen)) {
-                    return Err(changed(lock_row));
-                }
+            Change::Takeover { seen, writer, holder } => {
+                unchanged(lock_row, Some(seen))?;
                 let key = takeover_key(lock, seen.token);
-                if row(&key).is_some() && !over_leftover {
-                    return Err(Rejection::TakeoverRowExists);
-                }
-                let begin = begin(lock, WriteKind::Update, writer, holder);
-                Ok(vec![takeover_row(key, writer, *over_leftover), begin])
+                // What a peer left under this key decides nothing: the lock row is as it was seen.
+                let is_there = row(&key).is_some();
+                let kind = if is_there { WriteKind::InsertOrUpdate } else { WriteKind::Insert };
+                let mut begin = begin(lock, WriteKind::Update, writer, holder);
+                begin.cells.push((Column::Displaced, Cell::Time(seen.token)));
+                let mut writes = own_takeover_row(lock_row);
+                writes.extend([takeover_row(key, kind, writer), begin]);
+                Ok(writes)
             }
             Change::Heartbeat { term } => {
                 term.check(lock_row)?;
                 let cells = vec![(Column::Heartbeat, Cell::CommitTimestamp)];
                 Ok(vec![Write { key: lock.into(), kind: WriteKind::Update, cells }])
             }
-            Change::Release { term, next, displaced, info } => {
+            Change::Release { term, next, info } => {
                 term.check(lock_row)?;
-                let takeover = displaced.and_then(|token| row(&takeover_key(lock, token)));
-                let mut writes = vec![release(lock, WriteKind::Update, next, info.as_deref())];
-                writes.extend(takeover.filter(|row| row.is_takeover()).map(delete));
+                let mut release = release(lock, WriteKind::Update, next, info.as_deref());
+                release.cells.push((Column::Displaced, Cell::Null));
+                let mut writes = own_takeover_row(lock_row);
+                writes.push(release);
                 Ok(writes)
             }
             Change::Evict { info } => {
@@ -260,13 +251,11 @@ impl Change {
             Change::Seize { next, info } => seize(lock, lock_row, next, info.as_deref()),
             Change::Remove { seen, takeovers } => {
                 unchanged(lock_row, seen.as_ref())?;
-                let leftovers = takeovers.iter().filter_map(|key| row(key));
-                let leftovers = leftovers.filter(|row| row.is_takeover() && row.key != lock);
-                deletions(lock_row.into_iter().chain(leftovers))
-            }
-            Change::Sweep { keys } => {
-                let leftovers = keys.iter().filter_map(|key| row(key));
-                deletions(leftovers.filter(|row| row.is_takeover()))
+                let others = takeovers.iter().filter_map(|key| row(key));
+                let others = others.filter(|row| row.is_takeover() && row.key != lock);
+                let writes = own_takeover_row(lock_row).into_iter();
+                let writes = writes.chain(lock_row.into_iter().chain(others).map(delete));
+                some(writes.collect())
             }
             Change::NameCount { seen, count } => {
                 unchanged(lock_row, seen.as_ref())?;
@@ -302,7 +291,7 @@ impl Change {
             }
             Change::EndRead { term } => {
                 term.check(lock_row)?;
-                deletions(lock_row.into_iter())
+                some(lock_row.into_iter().map(delete).collect())
             }
             Change::BeginWrite { first, readers, holder } => {
                 first.check(lock_row)?;
@@ -319,20 +308,12 @@ impl Change {
             Change::KeepWriting { first } => {
                 Change::Heartbeat { term: first.or_second(lock_row) }.judge(lock, found)
             }
-            Change::EndWriting { first, next, displaced } => {
-                as_release(first.or_second(lock_row), next, *displaced).judge(lock, found)
+            Change::EndWriting { first, next } => {
+                let (term, next) = (first.or_second(lock_row), next.clone());
+                Change::Release { term, next, info: None }.judge(lock, found)
             }
             // Of an ordinary lock, which is judged above.
             _ => Err(changed(lock_row)),
-        }
-    }
-
-    /// Returns what it means that a row which was to be inserted exists. Each request is sent once,
-    /// so the row is somebody else's.
-    pub fn already_exists(&self) -> Rejection {
-        match self {
-            Change::Takeover { .. } => Rejection::TakeoverRowExists,
-            _ => Rejection::Changed(None),
         }
     }
 }
@@ -357,10 +338,6 @@ impl TermId {
         let second = found.and_then(|row| self.second_in(row.token, &row.writer));
         second.unwrap_or_else(|| self.clone())
     }
-}
-
-fn as_release(term: TermId, next: &Succession, displaced: Option<Timestamp>) -> Change {
-    Change::Release { term, next: next.clone(), displaced, info: None }
 }
 
 /// Refuses a row that is not as it was observed, or not as absent.
@@ -388,13 +365,20 @@ fn begin(lock: &str, kind: WriteKind, writer: &Writer, holder: &Holder) -> Write
 }
 
 /// The heartbeat stays NULL: that tells a takeover row from a lock row.
-fn takeover_row(key: String, writer: &Writer, over_leftover: bool) -> Write {
-    let kind = if over_leftover { WriteKind::InsertOrUpdate } else { WriteKind::Insert };
+fn takeover_row(key: String, kind: WriteKind, writer: &Writer) -> Write {
     let cells = vec![
         (Column::Token, Cell::CommitTimestamp),
         (Column::Writer, Cell::Text(writer.as_str().into())),
     ];
     Write { key, kind, cells }
+}
+
+/// Returns the deletion of the takeover row that the lock row names, there or not: by its exact key,
+/// which is no lock's name (I6).
+fn own_takeover_row(lock_row: Option<&StoredRow>) -> Vec<Write> {
+    let named = lock_row.and_then(|row| Some((&row.key, row.displaced?)));
+    let key = named.map(|(lock, displaced)| takeover_key(lock, displaced));
+    key.map(|key| Write { key, kind: WriteKind::Delete, cells: Vec::new() }).into_iter().collect()
 }
 
 fn release(lock: &str, kind: WriteKind, next: &Succession, info: Option<&str>) -> Write {
@@ -450,8 +434,6 @@ fn delete(row: &StoredRow) -> Write {
     Write { key: row.key.clone(), kind: WriteKind::Delete, cells: Vec::new() }
 }
 
-/// Each by its exact key (I6).
-fn deletions<'a>(rows: impl Iterator<Item = &'a StoredRow>) -> Result<Vec<Write>, Rejection> {
-    let writes: Vec<Write> = rows.map(delete).collect();
+fn some(writes: Vec<Write>) -> Result<Vec<Write>, Rejection> {
     if writes.is_empty() { Err(Rejection::Needless) } else { Ok(writes) }
 }

@@ -12,11 +12,10 @@ use crate::error::Result;
 use crate::names::looks_like_takeover_row;
 use crate::store::{REQUEST_LIMIT, Table};
 
-/// The rows of some ranges, takeover rows apart.
+/// The rows of some ranges, without takeover rows.
 #[derive(Debug)]
 pub(crate) struct Rows {
     pub(crate) rows: Vec<StoredRow>,
-    pub(crate) takeovers: Vec<String>,
     pub(crate) read_at: Timestamp,
 }
 
@@ -37,11 +36,9 @@ pub(crate) async fn poll(table: &Table, keys: &[&str], prefixes: &[&str]) -> Res
     let end = |prefix: &str| format!("{}0", prefix.trim_end_matches('/'));
     let ranges = prefixes.iter().map(|prefix| (prefix.to_string(), end(prefix))).collect();
     let Snapshot { rows, read_at } = table.store.rows(keys, ranges, REQUEST_LIMIT).await?;
-    let rows = rows.into_iter();
     let is_takeover = |row: &StoredRow| row.is_takeover() && looks_like_takeover_row(&row.key);
-    let (takeovers, rows): (Vec<_>, Vec<_>) = rows.partition(is_takeover);
-    let takeovers = takeovers.into_iter().map(|row| row.key).collect();
-    Ok(Rows { rows, takeovers, read_at })
+    let rows = rows.into_iter().filter(|row| !is_takeover(row)).collect();
+    Ok(Rows { rows, read_at })
 }
 
 /// Returns until when the row protects somebody from everybody else, if it does.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_protocol::{Change, Row, Timestamp, is_takeover_key};
+use spindle_protocol::{Change, Row, Timestamp};
 
 use super::poll::{Rows, poll, taken_until};
 use crate::batch::{Charge, CommitOutcome};
@@ -43,9 +43,7 @@ pub(crate) async fn tidy(table: &Table, found: &Rows, lease: Duration) {
     let old = found.rows.iter().filter(|full| is_old(&full.row())).take(ROWS_MAX);
     let changes: Vec<(Arc<str>, Change)> = old
         .map(|full| {
-            let takeovers = found.takeovers.iter().filter(|key| is_takeover_key(&full.key, key));
-            let takeovers = takeovers.cloned().collect();
-            let remove = Change::Remove { seen: Some(full.row()), takeovers };
+            let remove = Change::Remove { seen: Some(full.row()), takeovers: Vec::new() };
             (Arc::from(&*full.key), remove)
         })
         .collect();
@@ -84,15 +82,12 @@ pub(crate) async fn remove_released(table: &Table, key: &str) {
         let Some(row) = found.map(|full| full.row()).filter(Row::is_released) else {
             return Ok::<(), Error>(());
         };
-        // Without its row nobody would sweep what its takeovers left.
-        let every = Timestamp(i64::MAX);
-        let (takeovers, _) = table.takeover_rows(key, every, REQUEST_LIMIT).await?;
-        let remove = Change::Remove { seen: Some(row), takeovers };
+        let remove = Change::Remove { seen: Some(row), takeovers: Vec::new() };
         let verdict = table.store.transact(vec![(Arc::from(key), remove)], REQUEST_LIMIT).await;
         verdict.error.map_or(Ok(()), Err)
     };
     let doing = || format!("lock `{key}`: delete its row");
-    let charge = Charge::ReadsAndTransaction;
+    let charge = Charge::ReadAndTransaction;
     if let Err(error) = table.budget().tidying(doing, charge, REQUEST_LIMIT, removed).await {
         say(|| tracing::debug!(lock = key, %error, "the row of a member that left stays for now"));
     }

@@ -22,6 +22,7 @@ enum Kind {
     /// It has to take at least this many characters.
     Text(usize),
     Stamp,
+    Time,
     Number,
 }
 
@@ -35,7 +36,7 @@ struct Column {
 const STAMP: &str = "TIMESTAMP OPTIONS (allow_commit_timestamp=true)";
 const STAMP_POSTGRESQL: &str = "SPANNER.COMMIT_TIMESTAMP";
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 7] = [
     Column {
         name: "name",
         kind: Kind::Text(NAME_BYTES_MAX + TAKEOVER_SUFFIX),
@@ -57,6 +58,7 @@ const COLUMNS: [Column; 6] = [
         ddl: "STRING(MAX)",
         ddl_postgresql: "text",
     },
+    Column { name: "displaced", kind: Kind::Time, ddl: "TIMESTAMP", ddl_postgresql: "timestamptz" },
 ];
 
 /// Tells what is wrong with the columns of a table, and how to mend it.
@@ -147,7 +149,7 @@ impl Column {
         let keyword = if found.is_postgresql() { "TYPE " } else { "" };
         let is_right_type = match self.kind {
             Kind::Text(_) => found.text_length().is_some(),
-            Kind::Stamp => found.is_timestamp(),
+            Kind::Stamp | Kind::Time => found.is_timestamp(),
             Kind::Number => found.is_number(),
         };
         if !is_right_type {
@@ -221,13 +223,14 @@ mod tests {
         }
     }
 
-    const GOOGLESQL: [(&str, &str); 6] = [
+    const GOOGLESQL: [(&str, &str); 7] = [
         ("name", "STRING(MAX)"),
         ("heartbeat", "TIMESTAMP"),
         ("token", "TIMESTAMP"),
         ("writer", "STRING(MAX)"),
         ("lease_ms", "INT64"),
         ("info", "STRING(MAX)"),
+        ("displaced", "TIMESTAMP"),
     ];
 
     fn table(columns: &[(&str, &str)]) -> Result<(), String> {
@@ -268,6 +271,7 @@ mod tests {
             ("writer", "text"),
             ("lease_ms", "bigint"),
             ("info", "character varying(4096)"),
+            ("displaced", "timestamp with time zone"),
         ];
         assert_eq!(table(&postgresql), Ok(()));
     }
@@ -305,6 +309,7 @@ mod tests {
             ("writer", "text(8)", "ALTER TABLE jobs ALTER COLUMN writer TYPE text"),
             ("token", "STRING(MAX)", "ALTER TABLE jobs ADD COLUMN token TIMESTAMP OPTIONS"),
             ("lease_ms", "STRING(MAX)", "ALTER TABLE jobs ADD COLUMN lease_ms INT64"),
+            ("displaced", "INT64", "ALTER TABLE jobs ADD COLUMN displaced TIMESTAMP"),
         ] {
             let columns =
                 GOOGLESQL.map(

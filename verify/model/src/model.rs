@@ -55,8 +55,8 @@ impl Model for LockModel {
                 world.nobody_is_late()
             }),
             Property::always(
-                "I8 a term that lives leaves one takeover row",
-                |model: &LockModel, world: &World| model.keeps_few_rows(world),
+                "I8 a lock has one takeover row at most",
+                |model: &LockModel, world: &World| world.has_few_rows(&model.scenario),
             ),
         ]);
         properties.extend(self.scenario.expected.iter().map(|goal| goal.property()));
@@ -86,18 +86,8 @@ pub(crate) fn of_any_lock<M: Model<State: AsRef<World>>>() -> Vec<Property<M>> {
 
 impl LockModel {
     fn comes_to_a_holder(&self, world: &World) -> bool {
-        !self.is_continued(world) || world.leads_to_a_holder(&self.scenario)
-    }
-
-    /// Rows of other implementations, and what careless people leave, are excepted.
-    fn keeps_few_rows(&self, world: &World) -> bool {
-        let excepted = world.history.interfered || self.scenario.has_peers();
-        excepted || !self.is_continued(world) || world.is_tidied(&self.scenario)
-    }
-
-    /// Returns true if this is one of the states that are followed to their end.
-    fn is_continued(&self, world: &World) -> bool {
-        is_chosen(world, self.scenario.progress_checked_one_in)
+        let is_continued = is_chosen(world, self.scenario.progress_checked_one_in);
+        !is_continued || world.leads_to_a_holder(&self.scenario)
     }
 }
 

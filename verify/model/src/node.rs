@@ -286,7 +286,7 @@ impl Node {
     ) {
         let published = self.published.as_ref().map(|held| (held.token, held.valid_until));
         let serves = match (act, &self.published) {
-            (None | Some(Act::Sweep { .. }), _) | (_, None) => true,
+            (None, _) | (_, None) => true,
             (Some(Act::Heartbeat { term }), Some(held)) => {
                 term.token == held.token && term.writer == held.writer
             }

@@ -1,13 +1,11 @@
 //! I5: from every reachable state some continuation without faults leads to a holder.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
-use std::time::Duration;
 
 use spindle_protocol::Event;
 
 use crate::node::{Asked, Passage};
 use crate::scenario::{Scenario, ticks};
-use crate::table::is_takeover_row;
 use crate::world::World;
 
 /// Returns true for one state in so many, which are followed to their end.
@@ -21,33 +19,8 @@ impl World {
     /// whatever state the world is in. Each one that runs is tried by itself, and a fresh one if
     /// none does.
     pub fn leads_to_a_holder(&self, scenario: &Scenario) -> bool {
-        let holds = |survivor| self.holds_alone(scenario, survivor).is_some();
+        let holds = |survivor| self.holds_alone(scenario, survivor);
         self.survivors().into_iter().all(holds)
-    }
-
-    /// Checks I8: a term that is left alone and lives has no takeover row but its own after a
-    /// while. The while is a heartbeat interval and the longest pause after sweeps that have
-    /// failed.
-    pub fn is_tidied(&self, scenario: &Scenario) -> bool {
-        self.survivors().into_iter().all(|survivor| {
-            let interval = scenario.members[survivor].timing.heartbeat_interval;
-            let mut world = self.clone();
-            // One that was out of contact before is lost, and begins anew.
-            for _ in 0..3 {
-                let Some(holding) = world.holds_alone(scenario, survivor) else { return true };
-                world = holding;
-                let term = |world: &World| world.nodes[survivor].has_lock().map(|it| it.token);
-                let began = term(&world);
-                for _ in 0..ticks(interval + Duration::from_secs(10)) {
-                    world.pass(scenario, 0);
-                    world.settle(scenario, survivor);
-                }
-                if term(&world) == began {
-                    return world.table.rows().filter(|row| is_takeover_row(row)).count() <= 1;
-                }
-            }
-            false
-        })
     }
 
     fn survivors(&self) -> Vec<usize> {
@@ -63,15 +36,15 @@ impl World {
     }
 
     /// Returns the most ticks that it may take. The waits are a lease of backing off after a
-    /// release, a lease to run out, and one for a leftover, each noticed at the next poll or two.
+    /// release, and a lease to run out, each noticed at the next poll or two.
     fn time_limit(scenario: &Scenario) -> u16 {
         let lease = ticks(scenario.longest_lease());
         let poll = scenario.members.iter().map(|member| member.timing.poll_interval).max();
-        3 * lease + 6 * ticks(poll.unwrap_or_default()) + 6
+        2 * lease + 6 * ticks(poll.unwrap_or_default()) + 6
     }
 
-    /// Returns the world in which the survivor has come to hold.
-    fn holds_alone(&self, scenario: &Scenario, survivor: usize) -> Option<World> {
+    /// Returns true if the survivor comes to hold.
+    fn holds_alone(&self, scenario: &Scenario, survivor: usize) -> bool {
         let mut world = self.clone();
         world.late.clear();
         for index in 0..world.nodes.len() {
@@ -88,11 +61,11 @@ impl World {
         for _ in 0..Self::time_limit(scenario) {
             world.settle(scenario, survivor);
             if world.nodes[survivor].has_lock().is_some() {
-                return Some(world);
+                return true;
             }
             world.pass(scenario, 0);
         }
-        None
+        false
     }
 
     /// Everything that can happen at this instant happens, and nothing goes wrong.

@@ -70,7 +70,7 @@ pub enum Start {
     /// A holder of another implementation died long ago.
     Abandoned,
     /// As before, and its successor died between its two steps.
-    Leftover,
+    HalfTakenOver,
     /// A row whose token is the epoch, as a careless hand writes it.
     EpochToken,
 }
@@ -103,7 +103,7 @@ pub struct Budget {
     /// The tool's removal of a vacant lock's row.
     pub removals: u8,
     /// A takeover row of a peer that died halfway.
-    pub leftovers: u8,
+    pub half_takeovers: u8,
     /// A hand outside the protocol.
     pub manual_edits: u8,
 }
@@ -151,11 +151,6 @@ impl Scenario {
     /// Returns the longest lease of all members.
     pub fn longest_lease(&self) -> Duration {
         self.members.iter().map(|member| member.timing.lease).max().unwrap_or_default()
-    }
-
-    /// Returns true if peers of another implementation leave rows of theirs.
-    pub fn has_peers(&self) -> bool {
-        self.budget.leftovers > 0 || self.starts.contains(&Start::Leftover)
     }
 
     /// Returns how long a named successor has first refusal.

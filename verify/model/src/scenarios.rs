@@ -196,7 +196,7 @@ fn contenders() -> Vec<Scenario> {
                 Goal::OutOfContact,
                 Goal::Expired,
                 Goal::TookOwn,
-                Goal::Swept,
+                Goal::DeletedFormer,
                 Goal::FenceRefused,
             ],
             ..pair()
@@ -278,11 +278,11 @@ fn operators() -> Vec<Scenario> {
         // Peers of another implementation that died halfway. They write no lease.
         Scenario {
             name: "peers",
-            starts: vec![Start::Abandoned, Start::Leftover, Start::Held],
-            budget: Budget { leftovers: 1, ..faults(1) },
+            starts: vec![Start::Abandoned, Start::HalfTakenOver, Start::Held],
+            budget: Budget { half_takeovers: 1, ..faults(1) },
             ticks: 12,
             quick_ticks: 9,
-            expected: vec![Goal::OverLeftover, Goal::TookOver],
+            expected: vec![Goal::WroteOver, Goal::TookOver],
             ..pair()
         },
     ]

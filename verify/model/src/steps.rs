@@ -2,6 +2,7 @@
 
 use spindle_protocol::{Act, Change, Event, Succession, Timestamp};
 
+use crate::history::Term;
 use crate::node::Passage;
 use crate::scenario::{Clock, Scenario, TICK};
 use crate::table::{LOCK, is_takeover_row, stored};
@@ -93,13 +94,15 @@ pub enum ManualEdit {
     HeartbeatAhead,
     /// Remove the takeover rows.
     LoseTakeoverRows,
+    /// Have the term displace itself: the key that the next takeover deletes is the one it adds.
+    Displaced,
     /// Bring the data back to what it was before the last term began.
     Restore,
     /// Take the lock at once, as the tool does.
     Seize,
 }
 
-const MANUAL_EDITS: [ManualEdit; 10] = [
+const MANUAL_EDITS: [ManualEdit; 11] = [
     ManualEdit::Delete,
     ManualEdit::TokenBack,
     ManualEdit::TokenEpoch,
@@ -108,6 +111,7 @@ const MANUAL_EDITS: [ManualEdit; 10] = [
     ManualEdit::HeartbeatBack,
     ManualEdit::HeartbeatAhead,
     ManualEdit::LoseTakeoverRows,
+    ManualEdit::Displaced,
     ManualEdit::Restore,
     ManualEdit::Seize,
 ];
@@ -155,7 +159,7 @@ impl World {
             if self.left.removals > 0 && self.is_removable() {
                 steps.push(Step::Remove);
             }
-            if self.left.leftovers > 0 {
+            if self.left.half_takeovers > 0 {
                 steps.push(Step::LeaveTakeoverRow);
             }
             if self.left.manual_edits > 0 {
@@ -305,7 +309,7 @@ impl World {
             Step::Part(..) | Step::Want(..) => (false, &mut left.holds),
             Step::Evict => (false, &mut left.evictions),
             Step::Remove => (false, &mut left.removals),
-            Step::LeaveTakeoverRow => (false, &mut left.leftovers),
+            Step::LeaveTakeoverRow => (false, &mut left.half_takeovers),
             Step::ManualEdit(_) => (false, &mut left.manual_edits),
             _ => return,
         };
@@ -337,6 +341,7 @@ impl World {
         match hand {
             ManualEdit::Delete => self.table.retain(|row| row.key != LOCK),
             ManualEdit::LoseTakeoverRows => self.table.retain(|row| !is_takeover_row(row)),
+            ManualEdit::Displaced => self.table.edit_lock(|row| row.displaced = row.token),
             ManualEdit::Restore => self.restore(),
             ManualEdit::Seize => {
                 let seize = Change::Seize { next: Succession::Anyone, info: None };
@@ -345,7 +350,12 @@ impl World {
             ManualEdit::TokenBack => {
                 let earlier = self.history.begun.iter().rev().nth(1);
                 let token = earlier.map_or(Timestamp(row.token.0 - 1), |term| term.token);
-                self.table.edit_lock(|row| row.token = Some(token));
+                // A repeat of an attempt may have brought its writer back: then the token revives the
+                // term for its fences.
+                let is_of = |term: &Term| term.token == token && term.writer == row.writer;
+                if !self.history.begun.iter().any(is_of) {
+                    self.table.edit_lock(|row| row.token = Some(token));
+                }
             }
             ManualEdit::TokenEpoch => {
                 self.table.edit_lock(|row| row.token = Some(Timestamp::EPOCH))

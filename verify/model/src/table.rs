@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spindle_protocol::{
-    Act, Answer, Cell, Change, Column, Holder, Observation, Row, StoredRow, TermId, Timestamp,
-    Write, WriteKind, Writer, is_takeover_key, takeover_keys,
+    Act, Answer, Cell, Change, Column, Holder, Observation, Rejection, Row, StoredRow, TermId,
+    Timestamp, Write, WriteKind, Writer, is_takeover_key,
 };
 
 /// The lock under proof.
@@ -92,10 +92,9 @@ impl Table {
 
     /// Carries out one request, atomically, at Spanner's time `now`.
     pub fn carry_out(&mut self, now: Timestamp, request: &Request) -> Answer {
-        match (&request.act, request.act.change(&request.holder, None)) {
-            (_, Some(change)) => self.change(now, &change),
-            (Act::Sweep { before }, None) => self.sweep(now, *before),
-            (_, None) => {
+        match request.act.change(&request.holder, None) {
+            Some(change) => self.change(now, &change),
+            None => {
                 let read_at = self.read_timestamp(now);
                 Answer::Observed(Observation { row: self.lock(), read_at, wait: Duration::ZERO })
             }
@@ -115,7 +114,7 @@ impl Table {
         };
         let exists = |write: &Write| self.get(&write.key).is_some();
         if writes.iter().any(|write| write.kind == WriteKind::Insert && exists(write)) {
-            return Answer::Rejected(change.already_exists());
+            return Answer::Rejected(Rejection::Changed(None));
         }
         if writes.iter().any(|write| write.kind == WriteKind::Update && !exists(write)) {
             return Answer::NotApplied;
@@ -140,22 +139,6 @@ impl Table {
         let term = TermId { token, writer: writer.clone() };
         let found: Vec<StoredRow> = self.get(LOCK).cloned().into_iter().collect();
         Change::Fence { term }.judge(LOCK, &found).is_ok()
-    }
-
-    /// Found by range, checked row by row, removed by exact key (I6).
-    fn sweep(&mut self, now: Timestamp, before: Timestamp) -> Answer {
-        let (first, end) = takeover_keys(LOCK, before);
-        let keys = self.rows.iter().filter(|row| {
-            first <= row.key
-                && row.key < end
-                && row.is_takeover()
-                && is_takeover_key(LOCK, &row.key)
-        });
-        let keys: Vec<String> = keys.map(|row| row.key.clone()).collect();
-        if !keys.is_empty() {
-            self.change(now, &Change::Sweep { keys });
-        }
-        Answer::Swept { all: true }
     }
 
     fn write(&mut self, write: Write, at: Timestamp) {
@@ -206,6 +189,7 @@ fn with_columns(row: &StoredRow, columns: &[Column]) -> StoredRow {
             Column::Writer => shown.writer = row.writer.clone(),
             Column::LeaseMs => shown.lease_ms = row.lease_ms,
             Column::Info => shown.info.clone_from(&row.info),
+            Column::Displaced => shown.displaced = row.displaced,
         }
     }
     shown
@@ -215,6 +199,7 @@ fn set(row: &mut StoredRow, column: Column, cell: Cell, at: Timestamp) {
     let time = match &cell {
         Cell::CommitTimestamp => Some(at),
         Cell::Epoch => Some(Timestamp::EPOCH),
+        Cell::Time(time) => Some(*time),
         _ => None,
     };
     let text = match &cell {
@@ -232,5 +217,6 @@ fn set(row: &mut StoredRow, column: Column, cell: Cell, at: Timestamp) {
             };
         }
         Column::Info => row.info = text,
+        Column::Displaced => row.displaced = time,
     }
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use spindle_protocol::{Act, Answer, Change, Event, Row, StoredRow, TermId, Timestamp, Writer};
+use spindle_protocol::{
+    Act, Answer, Change, Event, Row, StoredRow, TermId, Timestamp, Writer, takeover_key,
+};
 
 use crate::history::{Goal, History, Invariant};
 use crate::node::{Asked, Node, Passage};
@@ -56,7 +58,7 @@ impl World {
             Start::Empty => {}
             Start::Held => world.elect_first(scenario),
             Start::Abandoned => world.table.put(stored(LOCK, &dead(long_ago))),
-            Start::Leftover => {
+            Start::HalfTakenOver => {
                 world.table.put(stored(LOCK, &dead(long_ago)));
                 world.leave_takeover_row();
             }
@@ -132,7 +134,7 @@ impl World {
             (Act::Insert { .. } | Act::Takeover { .. }, true) => Goal::LateTakeover,
             (Act::Heartbeat { .. }, true) => Goal::LateHeartbeat,
             (Act::Release { .. }, true) => Goal::LateRelease,
-            (Act::Observe | Act::Sweep { .. }, true) => return,
+            (Act::Observe, true) => return,
             (_, false) => Goal::LateRefused,
         });
     }
@@ -183,9 +185,7 @@ impl World {
 
     /// Removes the row as it stands, with its takeover rows, by the tool.
     pub fn remove(&mut self) {
-        let takeovers = self.table.rows().filter(|row| is_takeover_row(row));
-        let takeovers = takeovers.map(|row| row.key.clone()).collect();
-        let remove = Change::Remove { seen: self.table.lock(), takeovers };
+        let remove = Change::Remove { seen: self.table.lock(), takeovers: self.takeover_rows() };
         if let Answer::Applied { .. } = self.table.change(self.spanner(), &remove) {
             self.history.notes.meet(Goal::Removed);
         }
@@ -194,7 +194,7 @@ impl World {
     /// Lets a peer of another implementation die between its two steps.
     pub fn leave_takeover_row(&mut self) {
         if let Some(row) = self.table.lock() {
-            let key = spindle_protocol::takeover_key(LOCK, row.token);
+            let key = takeover_key(LOCK, row.token);
             self.table.put(takeover_row(key, row.token, "dead-peer".into()));
         }
     }
@@ -247,11 +247,8 @@ impl World {
     /// Carries a request out and judges what it did to the row.
     fn carry_out(&mut self, request: &Request) -> Answer {
         let before = self.table.lock();
-        let rows = self.table.rows().count();
+        let takeovers = self.takeover_rows();
         let answer = self.table.carry_out(self.spanner(), request);
-        if self.table.rows().count() < rows && matches!(answer, Answer::Swept { .. }) {
-            self.history.notes.meet(Goal::Swept);
-        }
         let Answer::Applied { at } = answer else { return answer };
         match &request.act {
             Act::Insert { writer } => {
@@ -260,10 +257,14 @@ impl World {
                 }
                 self.history.begin(at, writer, None);
             }
-            Act::Takeover { seen, writer, over_leftover } => {
+            Act::Takeover { seen, writer } => {
                 self.judge_takeover(before, seen, writer, at);
-                if *over_leftover {
-                    self.history.notes.meet(Goal::OverLeftover);
+                let own = takeover_key(LOCK, seen.token);
+                if takeovers.contains(&own) {
+                    self.history.notes.meet(Goal::WroteOver);
+                }
+                if takeovers.iter().any(|key| self.table.get(key).is_none()) {
+                    self.history.notes.meet(Goal::DeletedFormer);
                 }
             }
             Act::Heartbeat { term } | Act::Release { term, .. } => {
@@ -274,15 +275,32 @@ impl World {
                     self.judge_release(term);
                 }
             }
-            Act::Sweep { .. } | Act::Observe => {}
+            Act::Observe => {}
         }
         answer
     }
 
-    /// Notes for I8 that the takeover row that carries the term's writer is gone.
+    /// Returns the keys of the takeover rows.
+    fn takeover_rows(&self) -> Vec<String> {
+        let takeovers = self.table.rows().filter(|row| is_takeover_row(row));
+        takeovers.map(|row| row.key.clone()).collect()
+    }
+
+    /// Checks I8: a lock has one takeover row, and one more for each that a peer or a careless hand
+    /// left.
+    pub fn has_few_rows(&self, scenario: &Scenario) -> bool {
+        let (given, left) = (scenario.budget, self.left);
+        let edits = given.manual_edits - left.manual_edits;
+        let half_takeovers = given.half_takeovers - left.half_takeovers;
+        self.takeover_rows().len() <= 1 + usize::from(edits) + usize::from(half_takeovers)
+    }
+
+    /// Notes for I8 that the takeover row that carries the term's writer is gone. An edit may have had
+    /// the term forget it.
     fn judge_release(&mut self, term: &TermId) {
         let mut takeovers = self.table.rows().filter(|row| is_takeover_row(row));
-        if takeovers.any(|row| row.is_takeover() && row.writer == term.writer) {
+        let is_left = takeovers.any(|row| row.is_takeover() && row.writer == term.writer);
+        if is_left && !self.history.interfered {
             self.history.notes.breaks(Invariant::I8);
         }
     }

@@ -80,11 +80,10 @@ impl Process {
         }
         let at = Timestamp(self.read_at().0 + 1);
         let seen = self.attempts.last().map(|writer| Seen { token: at, writer: writer.clone() });
-        let rejections = [Rejection::Changed(seen), Rejection::TakeoverRowExists];
+        let rejections = [Rejection::Changed(seen), Rejection::Changed(None)];
         let mut answers = match &self.act {
             None => return events,
             Some(Act::Observe) => self.reads(),
-            Some(Act::Sweep { .. }) => vec![Answer::Swept { all: true }],
             Some(_) => {
                 let applied = std::iter::once(Answer::Applied { at });
                 applied.chain(rejections.map(Answer::Rejected)).collect()
@@ -266,7 +265,7 @@ impl Process {
                 }
                 self.may("release", &[("t", &own), ("next", next.writer().as_str())]);
             }
-            Act::Observe | Act::Sweep { .. } => {}
+            Act::Observe => {}
         }
     }
 }

@@ -18,7 +18,7 @@
 ; Functions that never change: what they are of, what they tell, their names.
 (rigid (Writer) Instance owner)
 (rigid (Writer) Row of)
-(rigid (Writer) Bool is_holder over_leftover)
+(rigid (Writer) Bool is_holder)
 (rigid (Writer) Writer attempt second_of)
 (rigid (Writer) Look own beside)
 (rigid () Writer nobody)
@@ -45,8 +45,8 @@
 ; The state: time, the table and what Spanner orders.
 (state () Int now)
 (state (Instance) Int clock)
-(state (Row) Bool present lease_null)
-(state (Row) Int heartbeat token lease_cell)
+(state (Row) Bool present lease_null displaced_null)
+(state (Row) Int heartbeat token lease_cell displaced_cell)
 (state (Row) Writer wr)
 (state (Row Int) Bool takeover_row)
 (state (Row) Int last id_at fenced_at)
@@ -193,12 +193,15 @@
   (contract belief-dropped-first (and (begun t) (settled (writer t)) (not (believes t))))
   (clears (row t))
   (then (stray) (or stray (ends_all_but t))))
-; The takeover row of what the term displaced goes, too.
+; The takeover row that the row names goes.
+(define deletes-takeover-row (ro)
+  (cell (takeover_row ro (displaced_cell ro))
+    (and (displaced_null ro) (takeover_row ro (displaced_cell ro)))))
 (define is-released ()
   (is-given-up)
   (free-row (row t))
-  (cell (takeover_row (row t) (saw_token (own (writer t))))
-    (and (takeover_row (row t) (saw_token (own (writer t)))) (not (saw_present (own (writer t)))))))
+  (deletes-takeover-row (row t))
+  (cell (displaced_null (row t)) true))
 (define is-extended (t)
   (world after-commits-and-reads (> ts (last (row t))))
   (world after-it-was-asked-for (>= ts now))
@@ -240,15 +243,18 @@
 (action insert ((w Writer) (t Term) (ts Int))
   (judge row-is-absent (not (present (of w))))
   (contract was-sent (and (sent w) (not (saw_present (own w)))))
-  (begins-alone))
+  (begins-alone)
+  (cell (displaced_null (of w)) true))
 
 (action takeover ((w Writer) (t Term) (ts Int))
   (judge row-is-there (present (of w)))
   (same-row (own w))
-  (judge no-takeover-row (or (over_leftover w) (not (takeover_row (of w) (saw_token (own w))))))
   (contract was-sent (and (sent w) (saw_present (own w))))
   (begins-alone)
-  (cell (takeover_row (of w) (saw_token (own w))) true))
+  (deletes-takeover-row (of w))
+  (cell (takeover_row (of w) (saw_token (own w))) true)
+  (cell (displaced_null (of w)) false)
+  (cell (displaced_cell (of w)) (saw_token (own w))))
 
 (action send-heartbeat ((h Beat))
   (contract believed (believes (beat_term h)))
@@ -305,6 +311,7 @@
     (not (and (or (not (present ro)) (and (= (heartbeat ro) 0) (= (wr ro) nobody)))
            (= next nobody))))
   (free-row ro)
+  (cell (displaced_null ro) (or (not (present ro)) (displaced_null ro)))
   (clears ro)
   (then (meddled ro) true))
 
@@ -313,6 +320,7 @@
   (same-row l)
   (contract vacant (and (looked l) (saw_present l) (vacant l i)))
   (cell (present (at l)) false)
+  (deletes-takeover-row (at l))
   (clears (at l))
   (then (stray) (or stray (ends_another l))))
 
@@ -322,7 +330,7 @@
   (then (meddled ro) true))
 
 (action edit ((ro Row) (ts Int) (heartbeat_set Int) (token_set Int) (wr_set Writer) (null Bool)
-    (lease_set Int))
+    (lease_set Int) (none_displaced Bool) (displaced_set Int))
   (world revives-no-term
     (forall ((t Term))
       (=> (and (= (row t) ro) (begun t))
@@ -332,6 +340,8 @@
   (world after-commits-and-reads (> ts (last ro)))
   (world after-fences (or (names_as_before ro) (> ts (fenced_at ro))))
   (writes-row ro heartbeat_set token_set wr_set null lease_set)
+  (cell (displaced_null ro) none_displaced)
+  (cell (displaced_cell ro) displaced_set)
   (then (meddled ro) true)
   (then (edited ro) true)
   (then (last ro) ts)
@@ -351,8 +361,8 @@
   (then (fenced_at (row (fence_term f)))
     (ite (> ts (fenced_at (row (fence_term f)))) ts (fenced_at (row (fence_term f))))))
 
-(action sweep ((ro Row) (swept Int))
-  (cell (takeover_row ro swept) false))
+(action delete-takeover-row ((ro Row) (of_token Int))
+  (cell (takeover_row ro of_token) false))
 
 ; Readers and writers.
 (action begin-read ((w Writer) (t Term) (ts Int))
@@ -373,6 +383,7 @@
   (cell (token writers) (ite (frees w) ts (token writers)))
   (cell (wr writers) (ite (frees w) nobody (wr writers)))
   (cell (lease_null writers) (or (frees w) (lease_null writers)))
+  (cell (displaced_null (of w)) (or (not (present (of w))) (displaced_null (of w))))
   (identifies (of w))
   (then (last writers) (ite (> ts (last writers)) ts (last writers)))
   (then (id_at writers) (ite (frees w) ts (id_at writers)))
@@ -571,7 +582,7 @@
 ; Runs in which each action happens, and what holds in the end.
 (run (and (not (meddled row0)) (exists ((t Term)) (and (valid t) (= (nth t) 2))))
   look send tick insert tick believe send-heartbeat heartbeat renew fence stop-believing release
-  look send takeover sweep tick believe tick evict look send takeover tick believe)
+  look send takeover delete-takeover-row tick believe tick evict look send takeover tick believe)
 (run (and (meddled row0) (exists ((t Term)) (valid t)))
   look send insert abandon look remove look send insert tick believe delete-by-hand seize edit)
 (run (exists ((t Term)) (and (valid t) (writes t) (not (meddled writers))))
@@ -584,7 +595,7 @@
 ; The induction uses these guards, though no story without them was found.
 (untold (send-heartbeat believed) (begin-write readers-same-token readers-same-writer))
 ; It can spare each of these.
-(spare (send unsettled) (insert after-fences) (takeover row-is-there no-takeover-row)
+(spare (send unsettled) (insert after-fences) (takeover row-is-there)
   (renew believed not-expired) (stop-believing believed) (release row-is-there same-writer)
   (evict row-is-there somebody-holds) (seize not-needless) (remove row-is-there)
   (end-read row-is-there same-writer) (begin-write after-fences) (end-writing row-is-there))

@@ -6,13 +6,13 @@ use spindle_protocol::{Row, Timestamp, Writer};
 
 use crate::relation::{RELATION, Term, arguments, head, parts, read_all};
 
-/// Heartbeat, token, writer and lease of a row. None is NULL.
-pub type Cells = (Option<Timestamp>, Option<Timestamp>, Writer, Option<i64>);
+/// Heartbeat, token, writer, lease and displaced token of a row. None is NULL.
+pub type Cells = (Option<Timestamp>, Option<Timestamp>, Writer, Option<i64>, Option<Timestamp>);
 
-/// Returns the cells of a row, with its lease in nanoseconds.
+/// Returns the cells of a row that a look shows, with its lease in nanoseconds.
 pub fn cells_of(row: &Row) -> Cells {
     let lease = row.lease.map(|lease| i64::try_from(lease.as_nanos()).expect("a short time"));
-    (Some(row.heartbeat), Some(row.token), row.writer.clone(), lease)
+    (Some(row.heartbeat), Some(row.token), row.writer.clone(), lease, None)
 }
 
 /// Names, and what they stand for where the state doesn't say: an action's parameters.
@@ -74,8 +74,8 @@ impl State {
     /// Sets the cells of a row.
     pub fn put(&mut self, row: &str, cells: Option<Cells>) {
         self.set(format!("present {row}"), cells.is_some());
-        let (heartbeat, token, writer, lease) =
-            cells.unwrap_or((None, None, Writer::nobody(), None));
+        let (heartbeat, token, writer, lease, displaced) =
+            cells.unwrap_or((None, None, Writer::nobody(), None, None));
         let or_null =
             |cell: Option<Timestamp>| cell.map_or("null".into(), |cell| cell.0.to_string());
         self.set(format!("heartbeat {row}"), or_null(heartbeat));
@@ -83,6 +83,8 @@ impl State {
         self.set(format!("wr {row}"), writer);
         self.set(format!("lease_null {row}"), lease.is_none());
         self.set(format!("lease_cell {row}"), lease.unwrap_or_default());
+        self.set(format!("displaced_null {row}"), displaced.is_none());
+        self.set(format!("displaced_cell {row}"), displaced.unwrap_or_default().0);
     }
 
     /// Lets a look see the row with these cells.
@@ -97,7 +99,9 @@ impl State {
         let cell = |name: &str| self.get(name, &[row.into()]);
         let lease = cell("lease_cell").parse().ok().filter(|_| cell("lease_null") == "false");
         let time = |name: &str| cell(name).parse().ok().map(Timestamp);
-        let cells = (time("heartbeat"), time("token"), cell("wr").as_str().into(), lease);
+        let displaced = time("displaced_cell").filter(|_| cell("displaced_null") == "false");
+        let cells =
+            (time("heartbeat"), time("token"), cell("wr").as_str().into(), lease, displaced);
         (cell("present") == "true").then_some(cells)
     }
 

@@ -46,8 +46,8 @@ struct Case {
     action: &'static str,
     change: Change,
     given: Given,
-    /// The tokens whose takeover rows are swept.
-    swept: &'static [i64],
+    /// The tokens whose takeover rows are deleted beside the one that the row names.
+    deleted: &'static [i64],
     /// Its own row, and the others that it reads.
     rows: &'static [&'static str],
     /// The action's parameters, and what its looks have seen.
@@ -67,34 +67,27 @@ impl Case {
         let token = Timestamp(TOKENS[0]);
         let term_writer = seen.as_ref().map_or_else(ours, |seen| seen.writer.clone());
         let term = TermId { token, writer: term_writer };
-        let (first, displaced) = (term.clone(), has_option.then_some(token));
-        let swept: &[i64] = match action {
-            "remove" if has_option => &TOKENS,
-            "sweep" => &TOKENS[..1],
-            _ => &[],
-        };
-        let takeovers = swept.iter().map(|token| takeover_key(LOCK, Timestamp(*token))).collect();
+        let first = term.clone();
+        let deleted: &[i64] = if action == "remove" && has_option { &TOKENS } else { &[] };
+        let takeovers = deleted.iter().map(|token| takeover_key(LOCK, Timestamp(*token))).collect();
         let rows: &[&str] = match action {
             "begin-read" => &[READERS[0], WRITERS],
             "begin-write" => &[WRITERS, READERS[0], READERS[1]],
             _ => &[LOCK],
         };
-        let state = names(action, rows[0], &given, &term);
+        let state = names(rows[0], &given, &term);
         let change = match action {
             "insert" => Change::Insert { writer, holder },
-            "takeover" => {
-                Change::Takeover { seen: seen?, writer, over_leftover: has_option, holder }
-            }
+            "takeover" => Change::Takeover { seen: seen?, writer, holder },
             "heartbeat" => Change::Heartbeat { term },
             "keep-writing" => Change::KeepWriting { first },
             "fence" => Change::Fence { term },
             "end-read" => Change::EndRead { term },
-            "release" => Change::Release { term, next, displaced, info },
-            "end-writing" => Change::EndWriting { first, next, displaced },
+            "release" => Change::Release { term, next, info },
+            "end-writing" => Change::EndWriting { first, next },
             "evict" => Change::Evict { info },
             "seize" => Change::Seize { next, info },
             "remove" => Change::Remove { seen, takeovers },
-            "sweep" => Change::Sweep { keys: takeovers },
             "begin-read" => {
                 let (writer_row, vacant) = (WRITERS.into(), beside);
                 Change::BeginRead { writer_row, vacant, seen, writer, holder }
@@ -105,7 +98,7 @@ impl Case {
             }
             other => panic!("no change is the action `{other}`"),
         };
-        Some(Case { action, change, given, swept, rows, state })
+        Some(Case { action, change, given, deleted, rows, state })
     }
 
     /// Returns the rows after it by the relation, or its refusal.
@@ -120,7 +113,7 @@ impl Case {
             }
         }
         self.put_takeover_rows(&state, before, &mut after);
-        let is_needless = self.only_sweeps() && after.rows().eq(before.rows());
+        let is_needless = self.is_without_a_row() && after.rows().eq(before.rows());
         if is_needless { Err(Rejection::Needless) } else { Ok(after) }
     }
 
@@ -129,9 +122,8 @@ impl Case {
         let mut state = self.state.clone();
         self.rows.iter().for_each(|row| state.put(row, before.get(row).map(cells)));
         for (token, key) in takeovers() {
-            // A row of a lock that has such a name, from another's hand, is in the way of a takeover.
-            let is_there = |row: &StoredRow| self.action == "takeover" || row.is_takeover();
-            let is_there = before.get(&key).is_some_and(is_there);
+            // No lock of ours has such a name, so any row is a takeover row.
+            let is_there = before.get(&key).is_some();
             state.set(format!("takeover_row {LOCK} {token}"), is_there);
         }
         if self.action == "evict" {
@@ -140,15 +132,15 @@ impl Case {
         state
     }
 
-    /// Returns true for what the relation knows as sweeps of takeover rows and nothing else.
-    fn only_sweeps(&self) -> bool {
-        self.action == "sweep" || self.action == "remove" && self.given.seen.is_none()
+    /// Returns true for a removal that saw no row: takeover rows go, and nothing else.
+    fn is_without_a_row(&self) -> bool {
+        self.action == "remove" && self.given.seen.is_none()
     }
 
-    /// Carries the action out, unless a guard refuses it, and the sweeps that go with it.
+    /// Carries the action out, unless a guard refuses it, and the deletions that go with it.
     fn apply(&self, state: &mut State, before: &Table) -> Result<(), Rejection> {
-        if self.only_sweeps() {
-            if self.action == "remove" && before.get(LOCK).is_some() {
+        if self.is_without_a_row() {
+            if before.get(LOCK).is_some() {
                 return Err(self.rejection("row-is-absent", before));
             }
         } else {
@@ -161,13 +153,17 @@ impl Case {
             assert!(named.is_none_or(|[_, holds]| state.holds(holds, &[])), "{:?}", self.change);
             state.apply(self.action, &[]);
         }
-        for token in self.swept {
-            state.apply("sweep", &[("swept", &token.to_string())]);
+        for token in self.deleted {
+            let row = before.get(&takeover_key(LOCK, Timestamp(*token)));
+            // What was only found by its name may be anything.
+            if row.is_some_and(StoredRow::is_takeover) {
+                state.apply("delete-takeover-row", &[("of_token", &token.to_string())]);
+            }
         }
         Ok(())
     }
 
-    /// Adds the takeover row that it leaves, and removes those that are swept.
+    /// Adds the takeover row that it leaves, and removes those that are deleted.
     fn put_takeover_rows(&self, state: &State, before: &Table, after: &mut Table) {
         for (token, key) in takeovers() {
             let is_there = state.tells(&format!("(takeover_row ro {token})"), &[]) == "true";
@@ -176,10 +172,11 @@ impl Case {
             {
                 assert!(is_there, "a takeover leaves its row");
                 let left = takeover_row(key.clone(), Timestamp(COMMITTED_AT), writer.clone());
-                let heartbeat = before.get(&key).and_then(|row| row.heartbeat);
+                let is_new = before.get(LOCK).is_some_and(|row| row.displaced == Some(seen.token));
+                let heartbeat = before.get(&key).filter(|_| !is_new).and_then(|row| row.heartbeat);
                 after.put(StoredRow { heartbeat, ..left });
             } else if !is_there {
-                after.retain(|row| row.key != key || !row.is_takeover());
+                after.retain(|row| row.key != key);
             }
         }
     }
@@ -187,7 +184,6 @@ impl Case {
     /// Returns the rejection that this guard stands for.
     fn rejection(&self, guard: &str, before: &Table) -> Rejection {
         let row = match (self.action, guard) {
-            (_, "no-takeover-row") => return Rejection::TakeoverRowExists,
             ("evict" | "seize", _) => return Rejection::Needless,
             (_, guard) if guard.starts_with("writers-") => WRITERS,
             (_, guard) if guard.starts_with("readers-") => READERS[0],
@@ -200,7 +196,7 @@ impl Case {
     /// Returns a row with these cells. The text goes with the token: each commit that writes one
     /// writes the other.
     fn written(&self, key: &str, cells: Cells, before: Option<&StoredRow>) -> StoredRow {
-        let (heartbeat, token, writer, lease_ms) = cells;
+        let (heartbeat, token, writer, lease_ms, displaced) = cells;
         let info = match self.action {
             _ if token != Some(Timestamp(COMMITTED_AT)) => before.and_then(|row| row.info.clone()),
             _ if key != self.rows[0] => None,
@@ -208,7 +204,7 @@ impl Case {
             "end-writing" => None,
             _ => holder().info,
         };
-        StoredRow { key: key.into(), heartbeat, token, writer, lease_ms, info }
+        StoredRow { key: key.into(), heartbeat, token, writer, lease_ms, info, displaced }
     }
 
     /// Returns the rows after the code's own judgement, or its refusal. A batch that has read other
@@ -218,8 +214,12 @@ impl Case {
         let judged = change.judge(lock, &before.found(lock, change));
         let batch: Vec<StoredRow> = before.rows().cloned().collect();
         assert_eq!(change.judge(lock, &batch), judged, "{change:?} of {before:?}");
-        let is_read = |key| change.reads(lock).keys.contains(key);
-        assert!(judged.iter().flatten().all(|write| is_read(&write.key)), "{change:?}: {judged:?}");
+        let named = before.get(lock).and_then(|row| Some(takeover_key(lock, row.displaced?)));
+        let is_known = |key| change.reads(lock).keys.contains(key) || named.as_ref() == Some(key);
+        assert!(
+            judged.iter().flatten().all(|write| is_known(&write.key)),
+            "{change:?}: {judged:?}"
+        );
         match after.change_of(lock, Timestamp(COMMITTED_AT - 1), change) {
             Answer::Applied { at: Timestamp(COMMITTED_AT) } => Ok(after),
             Answer::Rejected(rejection) => Err(rejection),
@@ -229,16 +229,11 @@ impl Case {
 }
 
 /// Returns the state in which there is one of each: the action's own.
-fn names(action: &str, own: &str, given: &Given, term: &TermId) -> State {
+fn names(own: &str, given: &Given, term: &TermId) -> State {
     let mut state = State::default();
-    let nobody = row(1, TOKENS[0], Writer::nobody());
-    let own_look = match action {
-        "release" | "end-writing" => given.has_option.then_some(&nobody),
-        _ => given.seen.as_ref(),
-    };
-    let (read, beside) = (given.seen.as_ref(), given.beside.as_ref());
-    let looks = [("own", own, own_look), ("beside", WRITERS, beside)];
-    let polls = [(READERS[0], READERS[0], read), (READERS[1], READERS[1], None)];
+    let (seen, beside) = (given.seen.as_ref(), given.beside.as_ref());
+    let looks = [("own", own, seen), ("beside", WRITERS, beside)];
+    let polls = [(READERS[0], READERS[0], seen), (READERS[1], READERS[1], None)];
     for (look, at, seen) in looks.into_iter().chain(polls) {
         state.look(look, at, seen.map(|seen| cells(&stored(at, seen))), COMMITTED_AT);
     }
@@ -247,12 +242,12 @@ fn names(action: &str, own: &str, given: &Given, term: &TermId) -> State {
         state.set(format!("glance {reader}"), reader);
     }
     let grace = given.next.grace();
-    let (w, next, over, null) = (ours(), given.next.writer(), given.has_option, grace.is_none());
+    let (w, next, null) = (ours(), given.next.writer(), grace.is_none());
     let (token, grace) = (term.token.0, grace.unwrap_or_default().as_millis());
     state.set_all(&format!(
         "of={own} ro={own} own=own l=own beside=beside glance=none writers={WRITERS} t=t h=h f=f
          w={w} writer={} term_token={token} first_token={token} ts={COMMITTED_AT} lease={LEASE}
-         next={next} null={null} grace={grace} over_leftover={over}",
+         next={next} null={null} grace={grace}",
         term.writer
     ));
     [own, WRITERS, READERS[0], READERS[1]].iter().for_each(|row| state.add("Row", row));
@@ -260,7 +255,7 @@ fn names(action: &str, own: &str, given: &Given, term: &TermId) -> State {
 }
 
 fn cells(row: &StoredRow) -> Cells {
-    (row.heartbeat, row.token, row.writer.clone(), row.lease_ms)
+    (row.heartbeat, row.token, row.writer.clone(), row.lease_ms, row.displaced)
 }
 
 fn ours() -> Writer {
@@ -299,10 +294,13 @@ fn few() -> Vec<Option<Row>> {
 fn every_row(key: &str) -> Vec<Option<StoredRow>> {
     let times = [0, 1, 2].map(|time| Some(Timestamp(time)));
     let (heartbeats, tokens) = (times.iter().chain([&None]), times[1..].iter().chain([&None]));
-    let rows = iproduct!(heartbeats, tokens, writers(), [None, Some(7)]).map(|cells| {
-        let (&heartbeat, &token, writer, lease_ms) = cells;
+    let displaced = TOKENS.map(|token| Some(Timestamp(token)));
+    // They have nothing to do with each other.
+    let said = [(None, None), (Some(7), displaced[0]), (None, displaced[1])];
+    let rows = iproduct!(heartbeats, tokens, writers(), said).map(|cells| {
+        let (&heartbeat, &token, writer, (lease_ms, displaced)) = cells;
         let (key, info) = (key.into(), lease_ms.map(|_| "text".into()));
-        StoredRow { key, heartbeat, token, writer, lease_ms, info }
+        StoredRow { key, heartbeat, token, writer, lease_ms, info, displaced }
     });
     std::iter::once(None).chain(rows.map(Some)).collect()
 }
@@ -344,7 +342,7 @@ fn the_relation_does_to_every_small_table_what_the_code_does() {
     let actions = RELATION.items.iter().filter(|item| head(item) == "action");
     let names = actions.map(|item| head(arguments(item)[0])).filter(|name| {
         // The code judges these.
-        *name == "sweep" || guards(name, "judge").next().is_some()
+        guards(name, "judge").next().is_some()
     });
     let cases = names.flat_map(|name| {
         let is_shared = matches!(name, "begin-read" | "begin-write");

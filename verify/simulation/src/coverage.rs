@@ -43,8 +43,8 @@ pub enum CoverageGoal {
     SuccessorTook,
     /// An evicted term was taken over.
     EvictedTook,
-    /// A leftover of a dead peer was overridden.
-    LeftoverOverridden,
+    /// The takeover row of a dead peer was written over.
+    WroteOver,
     /// The past of a lock was told as it was: a term was released.
     ToldRelease,
     /// It was handed to a successor.
@@ -59,8 +59,8 @@ pub enum CoverageGoal {
     ToldLeaseRanOut,
     /// It was never heard of after its begin.
     ToldUnheard,
-    /// Takeover rows were swept.
-    Swept,
+    /// A takeover deleted the takeover row of the term before.
+    DeletedFormer,
     /// A contender waited because the holder's lease is longer than its own.
     LongerLease,
     /// A fenced write committed.
@@ -109,8 +109,6 @@ pub enum CoverageGoal {
     Observed,
     /// The tool evicted a holder.
     Deposed,
-    /// The tool swept leftovers.
-    SweptByTool,
     /// The tool seized a lock.
     SeizedByTool,
     /// Several locks were looked at by one read.

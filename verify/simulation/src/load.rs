@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! repeats that came to nothing or are under way <= 30 + 6 × callers that asked within 20 s
-//! all requests <= 39 + WINDOW / (3/4 of the poll interval), of an instance that is alone
+//! all requests <= 36 + WINDOW / (3/4 of the poll interval), of an instance that is alone
 //! ```
 //!
 //! A request repeats a failure if the last of its kind about each of its rows came to nothing. The poll of its group by
@@ -28,8 +28,8 @@ pub(crate) const WINDOW: Duration = Duration::from_secs(10);
 /// So many may come to nothing in a window, besides those that are due: three a second.
 const IN_VAIN_MAX: usize = 30;
 
-/// A takeover, its sweep and a release, which a healthy instance sends besides its polls.
-const TERM: usize = 9;
+/// A takeover, a release and a look before each, which a healthy instance sends besides its polls.
+const TERM: usize = 6;
 
 /// The requests of a caller that asks, though others for the same rows have failed: a read, a
 /// transaction that begins and one that ends, and a read to find out.
@@ -68,7 +68,6 @@ pub(crate) enum Kind {
     GroupPoll,
     Begin,
     Release,
-    Sweep,
 }
 
 impl Kind {
@@ -80,7 +79,6 @@ impl Kind {
             | Change::Takeover { .. }
             | Change::BeginRead { .. }
             | Change::BeginWrite { .. } => Some(Kind::Begin),
-            Change::Sweep { .. } => Some(Kind::Sweep),
             _ => Some(Kind::Release),
         }
     }

@@ -28,7 +28,7 @@ pub(crate) enum Fault {
     Resign { names_successor: bool },
     Cooldown,
     Evict,
-    Leftover,
+    HalfTakeover,
     Outage(Outage),
     Restart,
     BadNetwork,
@@ -56,7 +56,7 @@ pub(crate) async fn run(world: &Arc<World>) {
             11 => Fault::Resign { names_successor: true },
             12 if world.random(|random| random.random()) => Fault::Cooldown,
             12 => Fault::Evict,
-            13 => Fault::Leftover,
+            13 => Fault::HalfTakeover,
             14 => Fault::Outage(if world.random(|random| random.random()) {
                 Outage::Silent
             } else {
@@ -127,7 +127,7 @@ async fn inject(world: &Arc<World>, instance: &Arc<Instance>, fault: Fault) {
         }
         Fault::Cooldown => instance.resign(Succession::Cooldown { rest: short }),
         Fault::Evict => manual_edits::evict(world, instance).await,
-        Fault::Leftover => leave(world, instance).await,
+        Fault::HalfTakeover => leave(world, instance).await,
         Fault::Outage(outage) => {
             let long = world.plan.longest_lease().mul_f64(factor * factor / 3.0);
             if long > world.plan.longest_lease() {
@@ -194,6 +194,6 @@ async fn leave(world: &World, instance: &Instance) {
         ("writer", "a peer".into()),
     ];
     world.checks().peers.insert(takeover_key(&instance.lock_name, row.token));
-    let leftover = Mutation::write(WriteKind::InsertOrUpdate, TABLE, cells);
-    manual_edits::write(world, &instance.lock_name, Purpose::Peer, vec![leftover]).await;
+    let left = Mutation::write(WriteKind::InsertOrUpdate, TABLE, cells);
+    manual_edits::write(world, &instance.lock_name, Purpose::Peer, vec![left]).await;
 }

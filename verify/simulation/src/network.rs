@@ -26,7 +26,8 @@ use crate::server::Server;
 use crate::timeline::Timeline;
 
 /// The lock table's columns.
-pub(crate) const COLUMNS: [&str; 6] = ["name", "heartbeat", "token", "writer", "lease_ms", "info"];
+pub(crate) const COLUMNS: [&str; 7] =
+    ["name", "heartbeat", "token", "writer", "lease_ms", "info", "displaced"];
 
 /// The engine, the way to it, and what has happened so far.
 #[derive(Debug)]

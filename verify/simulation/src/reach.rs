@@ -11,7 +11,7 @@ use spindle_emulator::engine::{
     WriteKind,
 };
 use spindle_judge::Outcome;
-use spindle_protocol::{Change, Column, StoredRow, TermId, Timestamp, Writer, takeover_keys};
+use spindle_protocol::{Change, Column, StoredRow, TermId, Timestamp, Writer};
 use tokio::time::sleep;
 
 use crate::checks::{Effect, Purpose};
@@ -86,9 +86,6 @@ impl Store for Reach {
         let effects = changes.iter().map(effect).collect();
         let at = self.commits(begun.id, effects).await.map_err(failure)?;
         begun.asking.into_iter().for_each(Asking::answered);
-        if changes.iter().any(|(_, change, _)| matches!(change, Change::Sweep { .. })) {
-            self.network.saw(CoverageGoal::Swept);
-        }
         Ok(at)
     }
 
@@ -99,17 +96,6 @@ impl Store for Reach {
         let (reach, database) = (self.clone(), self.network.database.clone());
         let serving = async move { database.rollback(id).map_err(|error| error.code()) };
         tokio::spawn(async move { reach.call(Rpc::Rollback, None, &[], serving).await });
-    }
-
-    async fn leftovers(&self, locks: &[(Arc<str>, Timestamp)]) -> Result<Vec<StoredRow>, Failure> {
-        let rows = locks.iter().map(|(lock, _)| lock.to_string()).collect();
-        let asking = self.network.loads.read(self.line, Kind::Sweep, rows);
-        let ranges = locks.iter().map(|(lock, before)| takeover_keys(lock, *before));
-        let (mut rows, _) = self.page((Vec::new(), ranges.collect()), false).await?;
-        asking.answered();
-        rows.retain(|row| row.heartbeat.is_none());
-        rows.sort_by(|one, other| one.key.cmp(&other.key));
-        Ok(rows)
     }
 
     async fn connect(&self) -> Result<Reach, Failure> {

@@ -33,6 +33,7 @@ pub(crate) fn decode(name: &str, columns: &[&str], cells: &[Value]) -> StoredRow
             ("writer", Value::String(writer)) => row.writer = Writer::from(writer.as_str()),
             ("lease_ms", Value::Int64(lease_ms)) => row.lease_ms = Some(*lease_ms),
             ("info", Value::String(info)) => row.info = Some(info.clone()),
+            ("displaced", Value::Timestamp(time)) => row.displaced = Some(timestamp(*time)),
             _ => {}
         }
     }
@@ -54,6 +55,10 @@ pub(crate) fn mutation(write: &Write) -> Mutation {
         let cell = match cell {
             ProtocolCell::CommitTimestamp => Cell::CommitTimestamp,
             ProtocolCell::Epoch => spindle_emulator::engine::Timestamp::EPOCH.into(),
+            ProtocolCell::Time(time) => {
+                let time = spindle_emulator::engine::Timestamp::from_nanos(i128::from(time.0));
+                time.expect("a time of 64 bits").into()
+            }
             ProtocolCell::Null => Cell::Value(Value::Null),
             ProtocolCell::Text(text) => text.as_str().into(),
             ProtocolCell::Milliseconds(milliseconds) => (*milliseconds).into(),

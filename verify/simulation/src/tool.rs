@@ -18,7 +18,7 @@ pub(crate) async fn work(world: Arc<World>) {
         let lease = world.plan.longest_lease();
         let (verb, which, pause) = world.random(|random| {
             let which = random.random_range(0..world.plan.locks.len());
-            (random.random_range(0..8), which, lease.mul_f64(random.random_range(0.0..2.0)))
+            (random.random_range(0..7), which, lease.mul_f64(random.random_range(0.0..2.0)))
         });
         let name = world.plan.locks[which].name.as_str();
         match verb {
@@ -26,21 +26,14 @@ pub(crate) async fn work(world: Arc<World>) {
             1 => list(&world, table).await,
             2 => observe(&world, table, name).await,
             3 => evict(&world, table, name).await,
-            4 => {
-                if let Ok(swept) = table.sweep().await
-                    && swept > 0
-                {
-                    world.saw(CoverageGoal::SweptByTool);
-                }
-            }
             // Two may hold after it, so only where I1 is not promised.
-            5 if world.plan.has_manual_edits => {
+            4 if world.plan.has_manual_edits => {
                 if let Ok(Some(deposed)) = table.seize(name).await {
                     world.saw(CoverageGoal::SeizedByTool);
                     is_deposed(&world, table, name, &deposed).await;
                 }
             }
-            6 => remove(&world, table, name).await,
+            5 => remove(&world, table, name).await,
             _ => {
                 if table.check().await.is_err_and(|error| error.is_schema()) {
                     world.fail(Invariant::I6, "the table is said to be wrong".to_string());

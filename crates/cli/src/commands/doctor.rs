@@ -1,5 +1,6 @@
 //! `doctor`: what is wrong, or will be, each with its cure.
 
+use std::collections::HashSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle_protocol::{Writer, is_takeover_key};
+use spindle_protocol::{Writer, is_takeover_key, takeover_key};
 use tokio::time::Instant;
 
 use crate::failure::{Code, Failure, Result, SCHEMA, refused};
@@ -25,9 +26,6 @@ const ROUNDS: usize = 5;
 
 /// A row that no lock can have, so that deleting it changes nothing.
 const NO_ROW: &str = "spindle-doctor_0000000000000000000";
-
-/// Half takeovers in this many locks are enough to say so.
-const INSPECTED_MAX: usize = 20;
 
 /// A wall clock that is further off makes logs hard to compare.
 const DRIFT_MAX: Duration = Duration::from_secs(1);
@@ -253,26 +251,23 @@ async fn locks(place: &Place, findings: &mut Findings, lease_min: Duration) -> R
         let cure = "start a contender, or `spindle rm` what is used no more";
         findings.note("nobody", format!("the lease ran out on {}", some(&expired)), cure);
     }
-    let mut obstacles = Vec::new();
-    for name in expired.iter().take(INSPECTED_MAX) {
-        let inspected = place.locks.inspect(name).await?;
-        obstacles.extend(inspected.obstacle.map(|obstacle| obstacle.key));
-    }
-    if !obstacles.is_empty() {
-        let cure = "contenders override it a lease after they saw it first: start one";
-        findings.note("half takeovers", some(&obstacles), cure);
-    }
     Ok(())
 }
 
-/// Finds what only the bare rows tell: leftovers, and holders of other implementations.
+fn of_protocol(time: Timestamp) -> spindle_protocol::Timestamp {
+    let seconds = time.seconds().saturating_mul(1_000_000_000);
+    spindle_protocol::Timestamp(seconds.saturating_add(i64::from(time.nanos())))
+}
+
+/// Finds what only the bare rows tell: takeover rows of no term, and holders of other implementations.
 async fn rows(place: &Place, findings: &mut Findings) -> Result<()> {
     let reading = async {
         let transaction = place.client.single_use().build();
-        let request = ReadRequest::builder(&place.table, ["name", "heartbeat", "writer"]);
+        let request =
+            ReadRequest::builder(&place.table, ["name", "heartbeat", "writer", "displaced"]);
         let request = request.with_keys(KeySet::all()).with_retry_policy(NeverRetry).build();
         let mut rows = transaction.execute_read(request).await?;
-        let (mut rows_seen, mut leftovers, mut foreign) = (0_usize, 0_usize, Vec::new());
+        let (mut takeovers, mut named, mut foreign) = (Vec::new(), HashSet::new(), Vec::new());
         while let Some(row) = rows.next().await.transpose()? {
             let name: String = row.get("name")?;
             let writer: Option<String> = row.get("writer")?;
@@ -282,28 +277,26 @@ async fn rows(place: &Place, findings: &mut Findings) -> Result<()> {
                 && name.rsplit_once('_').is_some_and(|(lock, _)| is_takeover_key(lock, &name));
             // A released row has no holder, such as the one that names the count of some shards.
             let is_released = heartbeat.is_some_and(|at| at == Timestamp::default());
-            rows_seen += usize::from(!is_takeover);
+            let displaced: Option<Timestamp> = row.get("displaced")?;
+            named.extend(displaced.map(|token| takeover_key(&name, of_protocol(token))));
             if is_takeover {
-                leftovers += 1;
+                takeovers.push(name);
             } else if !is_released && writer.id().is_some() && writer.nonce().is_none() {
                 foreign.push(name);
             }
         }
-        Ok::<_, spindle::google_cloud_spanner::Error>((rows_seen, leftovers, foreign))
+        takeovers.retain(|key| !named.contains(key));
+        Ok::<_, spindle::google_cloud_spanner::Error>((takeovers, foreign))
     };
-    let (rows, leftovers, foreign) =
+    let (takeovers, foreign) =
         reading.await.map_err(|error| failed(place, "read its rows", &error))?;
-    match leftovers {
-        0 => findings.ok("takeover rows", "there are none"),
-        // A term has one until its holder has swept.
-        count if count <= rows => {
-            findings.ok("takeover rows", format!("there are {count}, for {rows} locks"));
-        }
-        count => findings.note(
-            "takeover rows",
-            format!("there are {count}; holders remove their own within a heartbeat"),
-            "run `spindle sweep` if the number stays",
-        ),
+    if takeovers.is_empty() {
+        findings.ok("takeover rows", "each belongs to a term");
+    } else {
+        let cure = "`spindle rm` deletes a lock's, once nobody holds it";
+        let of_no_term =
+            format!("of no term, left by a hand or another implementation: {}", some(&takeovers));
+        findings.note("takeover rows", of_no_term, cure);
     }
     if foreign.is_empty() {
         findings.ok("holders", "every holder is of this implementation");

@@ -8,11 +8,11 @@ pub mod history;
 mod inspect;
 mod pages;
 mod process;
+mod remove;
 mod resize;
 mod run;
 mod schema;
 mod shards;
-mod tidy_up;
 mod watch;
 
 use std::process::ExitCode;
@@ -50,10 +50,7 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
             schema::init(&reach().await?, &out, endpoint).await
         }
         Command::Rm { name, confirmation } => {
-            tidy_up::remove(&reach().await?, &out, &name, &confirmation).await
-        }
-        Command::Sweep { confirmation } => {
-            tidy_up::sweep(&reach().await?, &out, &confirmation).await
+            remove::remove(&reach().await?, &out, &name, &confirmation).await
         }
         Command::Evict(depose) => depose::evict(&reach().await?, &out, &depose).await,
         Command::Seize(seize) => depose::seize(&reach().await?, &out, &seize, None).await,

@@ -59,7 +59,7 @@ impl Made<'_> {
             (true, _) => format!("table `{table}`: made, and fit for locks\n"),
             (false, []) => format!("table `{table}`: was there already, and is fit for locks\n"),
             (false, columns) => {
-                format!("table `{table}`: added {}, and is fit for locks\n", columns.join(" and "))
+                format!("table `{table}`: added {}, and is fit for locks\n", columns.join(", "))
             }
         }
     }

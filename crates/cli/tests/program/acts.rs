@@ -1,4 +1,4 @@
-//! The commands that change something: `init`, `evict`, `seize`, `resign-to`, `sweep`.
+//! The commands that change something: `init`, `evict`, `seize`, `resign-to`, `rm`.
 
 use std::time::Duration;
 
@@ -14,12 +14,11 @@ async fn nothing_is_changed_that_nobody_confirmed() {
     let world = World::start().await;
     let held = world.hold("billing", "node-1", LEASE).await;
     let token = held.lock.has_lock().unwrap();
-    let acts: [&[&str]; 5] = [
+    let acts: [&[&str]; 4] = [
         &["evict", "billing"],
         &["seize", "billing"],
         &["resign-to", "billing", "b"],
         &["rm", "billing"],
-        &["sweep"],
     ];
     for act in acts {
         world.run(act).await.ends(6).complains("--yes");
@@ -88,7 +87,7 @@ async fn init_adds_the_columns_that_an_old_table_lacks() {
     }
     world.run(&["run", "billing", "--", "true"]).await.ends(125).complains(alter);
     let admin = world.emulator.rest_endpoint();
-    world.run(&["init", "--admin-endpoint", &admin]).await.says("added lease_ms and info");
+    world.run(&["init", "--admin-endpoint", &admin]).await.says("added lease_ms, info, displaced");
     let held = world.hold("billing", "node-1", LEASE).await;
     assert_eq!(world.table.inspect("billing").await.unwrap().lease, Some(LEASE));
     held.release().await;
@@ -105,18 +104,6 @@ async fn the_statements_that_ddl_prints_make_a_table_of_the_name_that_was_asked_
     let upgrade = world.run(&["ddl", "--upgrade", "--table", "jobs"]).await.out;
     assert!(upgrade.contains("ALTER TABLE jobs ADD COLUMN lease_ms"), "{upgrade}");
     assert!(world.run(&["ddl", "--postgresql"]).await.out.contains("SPANNER.COMMIT_TIMESTAMP"));
-}
-
-#[tokio::test]
-async fn a_sweep_says_how_much_it_removed() {
-    let world = World::start().await;
-    for id in ["a", "b"] {
-        world.hold("billing", id, LEASE).await.release().await;
-    }
-    let ran = world.run(&["sweep", "--yes"]).await.ends(0);
-    assert!(ran.out.starts_with("removed "), "{ran:?}");
-    let state = world.table.inspect("billing").await.unwrap();
-    assert_eq!(state.holding, Holding::Released);
 }
 
 #[tokio::test]

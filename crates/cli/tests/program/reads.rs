@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use spindle_emulator::engine::{Mutation, WriteKind};
+use spindle_emulator::engine::{Mutation, Timestamp, WriteKind};
 
 use crate::world::{DATABASE, World, stall_a_poll};
 
@@ -92,16 +92,24 @@ async fn doctor_says_what_is_wrong_and_how_to_cure_it() {
         let cells = [("name", name.into()), ("writer", writer.into()), ("token", now.into())];
         Mutation::write(WriteKind::Insert, "locktable", cells)
     };
+    let displaced = Timestamp::from_nanos(1_500_000_000_000_000_000).unwrap();
+    let cells = [("name", "z".into()), ("writer", "".into()), ("displaced", displaced.into())];
     database
         .apply(&[
             row("go", "10.0.0.7"),
             row("x_1500000000000000000", "a"),
             row("y_1500000000000000000", "a"),
+            // Its lock names it.
+            Mutation::write(WriteKind::Insert, "locktable", cells),
+            row("z_1500000000000000000", "a"),
         ])
         .await
         .unwrap();
     let ran = world.run(&["doctor"]).await;
-    ran.ends(1).says("others hold `go`").says("there are 2").says("spindle sweep");
+    ran.ends(1)
+        .says("others hold `go`")
+        .says("`x_1500000000000000000`, `y_1500000000000000000`\n")
+        .says("spindle rm");
 }
 
 #[tokio::test]

@@ -79,7 +79,7 @@ fn one_that_has_let_go_since_it_joined_is_handed_nothing() {
     assert_eq!(contest.successor(&joined_again, at(31)).as_deref(), Some("b"), "in its next term");
     let next = Succession::Successor { id: "b".into(), grace: GRACE };
     let term = TermId { token: at(30), writer: Writer::nobody() };
-    let release = Act::Release { term, next, displaced: None };
+    let release = Act::Release { term, next };
     contest.acted(&release, &Answer::Applied { at: at(32) });
     assert_eq!(contest.successor(&joined_again, at(300)), None, "once in its term");
     let equal = [ranked("c", 1), ranked("d", 0)];
@@ -108,7 +108,7 @@ fn a_hand_over_of_unknown_outcome_counts_as_one() {
     let mut contest = successor_of(let_go());
     let term = TermId { token: at(30), writer: Writer::nobody() };
     let next = Succession::Successor { id: "b".into(), grace: GRACE };
-    let release = Act::Release { term, next, displaced: None };
+    let release = Act::Release { term, next };
     for (answer, again) in [(Answer::NotApplied, Some("b")), (Answer::Unknown, None)] {
         assert_eq!(contest.successor(&joined(25), at(31)).as_deref(), Some("b"));
         contest.acted(&release, &answer);
@@ -130,7 +130,7 @@ fn a_lock_that_is_promised_to_a_contender_is_its_own_to_take() {
 fn one_that_has_let_go_leaves_the_lock_to_the_others_first() {
     let mut contest = successor_of(let_go());
     let term = TermId { token: at(30), writer: Writer::nobody() };
-    let release = Act::Release { term, next: Succession::Anyone, displaced: None };
+    let release = Act::Release { term, next: Succession::Anyone };
     contest.acted(&release, &Answer::Applied { at: at(40) });
     let released = Row { token: at(40), ..let_go() };
     let seen = Observation { row: Some(released), read_at: at(40), wait: Duration::ZERO };

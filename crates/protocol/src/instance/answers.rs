@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Attempt, BackOff, Holding, Instance, Leftover, Phase, Releasing, Sweep, Turn};
+use super::{Attempt, BackOff, Holding, Instance, Phase, Releasing, Turn};
 use crate::{
-    Act, Announcement, Answer, Decision, EndReason, Moment, Nonce, Observation, Rejection, Row,
-    Succession, TermId, Timestamp, Wake, Writer,
+    Act, Announcement, Answer, Decision, EndReason, Moment, Nonce, Observation, Row, Succession,
+    TermId, Timestamp, Wake, Writer,
 };
 
 impl Instance {
@@ -21,10 +21,6 @@ impl Instance {
             }
             Phase::Holding(term) => self.heartbeat_answered(now, term, answer, decision),
             Phase::Releasing(release) => self.released(now, release, &answer),
-            Phase::Sweeping { released, back_off } => {
-                self.phase = Phase::Sweeping { released, back_off };
-                self.swept(now, &answer);
-            }
             // No act is under way in any of the others, so the answer is to nothing.
             idle => self.phase = idle,
         }
@@ -47,21 +43,11 @@ impl Instance {
             }
             return self.poll_after(now, observation.wait);
         };
-        if self.leftover.as_ref().is_some_and(|leftover| !leftover.row.is_same_heartbeat(&row)) {
-            self.leftover = None;
-        }
-        let mut wait = self.vacant_in(now, &row, observation.read_at).max(observation.wait);
-        if let Some(leftover) = &self.leftover {
-            // Owed to the peer that may still be between its two steps.
-            let due = leftover.first_seen + row.lease.unwrap_or_default().max(self.timing.lease);
-            wait = wait.max(due.since(now));
-        }
-        if !wait.is_zero() {
-            self.failures.lost_races = 0;
-        }
+        let wait = self.vacant_in(now, &row, observation.read_at).max(observation.wait);
         if wait.is_zero() {
             self.attempt_in_time(now, Some(row), observation.read_at, decision);
         } else {
+            self.failures.lost_races = 0;
             self.poll_after(now, wait);
         }
     }
@@ -112,15 +98,11 @@ impl Instance {
         self.attempts += 1;
         let nonce = Nonce { instance: self.nonce, attempt: self.attempts };
         let writer = Writer::term(&self.id, nonce);
-        decision.act = Some(match &displaced {
+        decision.act = Some(match displaced {
             None => Act::Insert { writer: writer.clone() },
-            Some(row) => Act::Takeover {
-                seen: row.clone(),
-                writer: writer.clone(),
-                over_leftover: self.leftover.is_some(),
-            },
+            Some(seen) => Act::Takeover { seen, writer: writer.clone() },
         });
-        self.phase = Phase::Beginning(Attempt { writer, sent: now, displaced, observed });
+        self.phase = Phase::Beginning(Attempt { writer, sent: now, observed });
     }
 
     fn begun(&mut self, now: Moment, attempt: Attempt, answer: Answer, decision: &mut Decision) {
@@ -131,14 +113,8 @@ impl Instance {
                 self.phase = Phase::Resolving(attempt, Turn::at(now));
             }
             _ if self.stop_by.is_some() => self.phase = Phase::Ended,
-            Answer::Rejected(Rejection::TakeoverRowExists) => {
-                if let (None, Some(row)) = (&self.leftover, attempt.displaced) {
-                    self.leftover = Some(Leftover { row, first_seen: now });
-                }
-                self.poll_after_lost_race(now);
-            }
             Answer::Rejected(_) => self.poll_after_lost_race(now),
-            Answer::NotApplied | Answer::Observed(_) | Answer::Swept { .. } => {
+            Answer::NotApplied | Answer::Observed(_) => {
                 let Wake { at, spread } = self.begin_failed(now);
                 self.poll_at(at, spread);
             }
@@ -166,32 +142,22 @@ impl Instance {
 
     /// Begins the term, since its commit is known to have been applied.
     fn begin(&mut self, now: Moment, attempt: Attempt, token: Timestamp, decision: &mut Decision) {
-        self.leftover = None;
-        let Attempt { writer, sent, displaced, .. } = attempt;
-        let displaced = displaced.map(|row| row.token);
+        let Attempt { writer, sent, .. } = attempt;
         let id = TermId { token, writer };
-        // After a release of its own that left nothing, nothing is there.
-        let before = displaced.filter(|token| self.clean.take() != Some(*token));
-        // One that failed in an earlier term waits as if it were the same.
-        let turn =
-            if self.failures.sweeps > 0 { Turn::Due(self.retry(now)) } else { Turn::at(now) };
-        self.sweep = before.map(|before| Sweep { before, turn });
         if self.stop_by.is_some() || !self.wanted {
             let until = now + self.timing.release_limit;
             let (turn, back_off, next) = (Turn::at(now), BackOff::Poll, Succession::Anyone);
-            self.phase =
-                Phase::Releasing(Releasing { term: id, next, displaced, until, turn, back_off });
+            self.phase = Phase::Releasing(Releasing { term: id, next, until, turn, back_off });
         } else if now < sent + self.timing.renew_deadline {
             let valid_until = sent + self.timing.validity();
             let writer = id.writer.clone();
             decision.announce = Some(Announcement::Began { token, writer, valid_until });
             let heartbeat = Turn::at(sent + self.timing.heartbeat_interval);
             let (began, renewed) = (sent, sent);
-            self.phase = Phase::Holding(Holding { id, displaced, renewed, heartbeat, began });
+            self.phase = Phase::Holding(Holding { id, renewed, heartbeat, began });
         } else {
             // Too late to be of use; nobody was told, so it can be displaced at once.
             self.quiet_from = self.quiet_from.max(now);
-            self.sweep = None;
             let Wake { at, spread } = self.begin_failed(now);
             self.poll_at(at, spread);
         }
@@ -205,8 +171,9 @@ impl Instance {
         decision: &mut Decision,
     ) {
         let Turn::Asked { sent } = term.heartbeat else {
+            // The answer is to nothing.
             self.phase = Phase::Holding(term);
-            return self.swept(now, &answer);
+            return;
         };
         match answer {
             Answer::Applied { .. } => {
@@ -224,7 +191,7 @@ impl Instance {
                 self.end(now, EndReason::Superseded(rejection.seen()), decision);
             }
             // A repeat is harmless whatever became of this one: it depends on the term alone (I4).
-            Answer::NotApplied | Answer::Unknown | Answer::Observed(_) | Answer::Swept { .. } => {
+            Answer::NotApplied | Answer::Unknown | Answer::Observed(_) => {
                 let pause = self.timing.heartbeat_pause();
                 let heartbeat = Turn::Due(Wake { at: now + pause, spread: pause });
                 self.phase = Phase::Holding(Holding { heartbeat, ..term });
@@ -235,14 +202,10 @@ impl Instance {
     fn released(&mut self, now: Moment, release: Releasing, answer: &Answer) {
         let Releasing { until, back_off, .. } = release;
         match answer {
-            Answer::Applied { at } => {
+            Answer::Applied { .. } => {
                 self.failures.releases = 0;
                 self.term_works();
-                self.phase = Phase::Sweeping { released: *at, back_off };
-                match &mut self.sweep {
-                    Some(sweep) => sweep.turn = Turn::at(now),
-                    None => self.left(now, *at, back_off),
-                }
+                self.back_off(now, back_off);
             }
             Answer::Rejected(_) => self.back_off(now, back_off),
             _ => {
@@ -258,33 +221,7 @@ impl Instance {
         }
     }
 
-    /// Takes the result of a sweep. One that fails after a release is left to the next term.
-    fn swept(&mut self, now: Moment, answer: &Answer) {
-        let turn = match answer {
-            Answer::Swept { all } => {
-                self.failures.sweeps = 0;
-                (!all).then_some(Turn::at(now))
-            }
-            _ => Some(Turn::Due(self.sweep_failed(now))),
-        };
-        let sweep = self.sweep.take();
-        self.sweep = sweep.and_then(|sweep| Some(Sweep { turn: turn?, ..sweep }));
-        let Phase::Sweeping { released, back_off } = self.phase else { return };
-        match &self.sweep {
-            None => self.left(now, released, back_off),
-            Some(sweep) if sweep.turn.is_due(now) => {}
-            Some(_) => self.back_off(now, back_off),
-        }
-    }
-
-    /// Ends the release: no takeover row is left.
-    fn left(&mut self, now: Moment, released: Timestamp, back_off: BackOff) {
-        self.clean = Some(released);
-        self.back_off(now, back_off);
-    }
-
     fn back_off(&mut self, now: Moment, back_off: BackOff) {
-        self.sweep = None;
         match back_off {
             BackOff::No => self.poll_at(now, Duration::ZERO),
             BackOff::Poll => self.stand_by(now),

@@ -17,7 +17,6 @@ pub(super) struct Failures {
     /// Attempts to begin a term, and terms that were lost early.
     pub(super) begins: u8,
     pub(super) releases: u8,
-    pub(super) sweeps: u8,
     /// Attempts that came too late, in a row, with nobody seen to hold between them. They are no
     /// failures: Spanner answered.
     pub(super) lost_races: u8,
@@ -28,8 +27,8 @@ pub(super) struct Failures {
 impl Failures {
     /// All kinds count together, so that failures of one after the other don't add up to many.
     pub(super) fn in_a_row(self) -> u8 {
-        let Failures { reads, begins, releases, sweeps, .. } = self;
-        reads.saturating_add(begins).saturating_add(releases).saturating_add(sweeps)
+        let Failures { reads, begins, releases, .. } = self;
+        reads.saturating_add(begins).saturating_add(releases)
     }
 }
 
@@ -78,13 +77,6 @@ impl Instance {
     pub(super) fn release_failed(&mut self, now: Moment) {
         self.forget_what_is_long_ago(now);
         self.failures.releases = self.failures.releases.saturating_add(1);
-    }
-
-    /// Sweeping is for tidiness, and can wait.
-    pub(super) fn sweep_failed(&mut self, now: Moment) -> Wake {
-        self.forget_what_is_long_ago(now);
-        self.failures.sweeps = self.failures.sweeps.saturating_add(2);
-        self.retry(now)
     }
 
     fn forget_what_is_long_ago(&mut self, now: Moment) {

@@ -26,36 +26,24 @@ pub struct Instance {
     phase: Phase,
     /// From here on no term of ours that has ended looks valid in this process.
     quiet_from: Moment,
-    leftover: Option<Leftover>,
     failures: Failures,
     /// No attempt to begin a term is made before, because earlier ones failed, unless the owner asks
     /// anew.
     begin_from: Moment,
     /// No attempt is made before, whoever asks: the owner was told to go.
     away_until: Moment,
-    /// Takeover rows that this instance has yet to remove.
-    sweep: Option<Sweep>,
-    /// The token of a release of this instance's that left no takeover row.
-    clean: Option<Timestamp>,
     /// Set once the owner is done: by then the instance has ended, whatever is under way.
     stop_by: Option<Moment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
-    Standby {
-        poll: Wake,
-    },
+    Standby { poll: Wake },
     Observing,
     Beginning(Attempt),
     Resolving(Attempt, Turn),
     Holding(Holding),
     Releasing(Releasing),
-    /// The term is released; the takeover rows of earlier ones go last.
-    Sweeping {
-        released: Timestamp,
-        back_off: BackOff,
-    },
     Ended,
 }
 
@@ -71,8 +59,6 @@ enum Turn {
 struct Attempt {
     writer: Writer,
     sent: Moment,
-    /// The row that a takeover displaces; none for an insert.
-    displaced: Option<Row>,
     /// Spanner's timestamp of the read that showed the lock to be vacant: its commit comes later.
     observed: Timestamp,
 }
@@ -80,8 +66,6 @@ struct Attempt {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Holding {
     id: TermId,
-    /// The token that it displaced, whose takeover row is the term's own.
-    displaced: Option<Timestamp>,
     /// When the last successful request of the term was sent: validity counts from here.
     renewed: Moment,
     heartbeat: Turn,
@@ -89,18 +73,10 @@ struct Holding {
     began: Moment,
 }
 
-/// Takeover rows of tokens before `before` that are to be removed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Sweep {
-    before: Timestamp,
-    turn: Turn,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Releasing {
     term: TermId,
     next: Succession,
-    displaced: Option<Timestamp>,
     until: Moment,
     turn: Turn,
     back_off: BackOff,
@@ -118,13 +94,6 @@ enum BackOff {
     Lease,
 }
 
-/// A takeover row that stands in the way of displacing `row`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Leftover {
-    row: Row,
-    first_seen: Moment,
-}
-
 impl Instance {
     /// Returns a contender that polls at once.
     ///
@@ -139,12 +108,9 @@ impl Instance {
             attempts: 0,
             phase: Phase::Standby { poll: Wake::at(now) },
             quiet_from: now,
-            leftover: None,
             failures: Failures::default(),
             begin_from: Moment::default(),
             away_until: Moment::default(),
-            sweep: None,
-            clean: None,
             stop_by: None,
         }
     }
@@ -152,12 +118,6 @@ impl Instance {
     /// Returns true if the instance has stopped; it asks for nothing any more.
     pub fn has_ended(&self) -> bool {
         self.phase == Phase::Ended
-    }
-
-    /// Returns true if the last term is released, and the takeover rows of earlier ones are being
-    /// removed.
-    pub fn is_sweeping(&self) -> bool {
-        matches!(self.phase, Phase::Sweeping { .. })
     }
 
     /// Returns true if the last term is still being released.
@@ -215,7 +175,7 @@ impl Instance {
             return Decision { act: None, ..decision };
         }
         decision.act = decision.act.or_else(|| self.due_act(now, is_early));
-        decision.wake = self.next_wake(now);
+        decision.wake = self.next_wake();
         decision.early = self.early();
         decision
     }
@@ -240,13 +200,8 @@ impl Instance {
     fn end(&mut self, now: Moment, reason: EndReason, decision: &mut Decision) {
         let Phase::Holding(term) = &self.phase else { return };
         self.quiet_from = term.renewed + self.timing.validity();
-        let is_loss = reason.is_loss();
-        let was_lost_early = is_loss && !term.has_lasted();
+        let was_lost_early = reason.is_loss() && !term.has_lasted();
         decision.announce = Some(Announcement::Ended { token: term.id.token, reason });
-        if is_loss && let Some(Sweep { turn: Turn::Asked { .. }, .. }) = self.sweep.take() {
-            // Its answer is never heard.
-            self.sweep_failed(now);
-        }
         let poll = if was_lost_early { self.begin_failed(now) } else { Wake::at(now) };
         self.phase = Phase::Standby { poll };
     }
@@ -259,9 +214,7 @@ impl Instance {
                 self.begin_from = self.begin_from.min(now);
                 self.poll_at(now, Duration::ZERO);
             }
-            Phase::Releasing(Releasing { back_off, .. }) | Phase::Sweeping { back_off, .. }
-                if wanted && !was_wanted =>
-            {
+            Phase::Releasing(Releasing { back_off, .. }) if wanted && !was_wanted => {
                 *back_off = BackOff::No;
             }
             // Its answer is useless now.
@@ -277,10 +230,7 @@ impl Instance {
         self.stop_by = self.stop_by.or(Some(now + self.timing.release_limit));
         match self.phase {
             // An attempt under way may have succeeded: it is resolved first, then released.
-            Phase::Beginning(_)
-            | Phase::Resolving(..)
-            | Phase::Releasing(_)
-            | Phase::Sweeping { .. } => {}
+            Phase::Beginning(_) | Phase::Resolving(..) | Phase::Releasing(_) => {}
             Phase::Holding(_) => self.release(now, Succession::Anyone, BackOff::No, decision),
             Phase::Standby { .. } | Phase::Observing | Phase::Ended => self.phase = Phase::Ended,
         }
@@ -295,7 +245,7 @@ impl Instance {
         decision: &mut Decision,
     ) {
         let Phase::Holding(term) = &self.phase else { return };
-        let (id, displaced) = (term.id.clone(), term.displaced);
+        let id = term.id.clone();
         if back_off == BackOff::Lease {
             self.away_until = now + self.timing.lease;
         }
@@ -303,8 +253,7 @@ impl Instance {
         let until = (term.renewed + self.timing.validity()).min(now + self.timing.release_limit);
         let turn = Turn::at(now);
         self.end(now, EndReason::Released, decision);
-        self.phase =
-            Phase::Releasing(Releasing { term: id, next, displaced, until, turn, back_off });
+        self.phase = Phase::Releasing(Releasing { term: id, next, until, turn, back_off });
     }
 
     /// After a poll that failed.

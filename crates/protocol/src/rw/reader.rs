@@ -67,7 +67,7 @@ impl Reader {
                 return Some(Change::Heartbeat { term: term.clone() });
             }
             Act::Release { term, .. } => return Some(Change::EndRead { term: term.clone() }),
-            Act::Observe | Act::Sweep { .. } => return None,
+            Act::Observe => return None,
         };
         self.attempt = Some(writer.clone());
         let (writer_row, vacant) = (self.writer_row.clone(), self.vacant.clone());

@@ -101,11 +101,11 @@ impl Writing {
                 Some(term) => Change::Heartbeat { term },
                 None => Change::KeepWriting { first: term.clone() },
             }),
-            Act::Release { term, next, displaced } => {
-                let (next, displaced) = (next.clone(), *displaced);
+            Act::Release { term, next } => {
+                let next = next.clone();
                 Some(match second(term) {
-                    Some(term) => Change::Release { term, next, displaced, info: None },
-                    None => Change::EndWriting { first: term.clone(), next, displaced },
+                    Some(term) => Change::Release { term, next, info: None },
+                    None => Change::EndWriting { first: term.clone(), next },
                 })
             }
             _ => act.change(holder, None),

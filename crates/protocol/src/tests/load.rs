@@ -16,7 +16,6 @@ struct Spanner {
     begins: Says,
     heartbeats: Says,
     releases: Says,
-    sweeps: Says,
     /// How long an answer takes, up to the time limit of the attempt.
     takes: Duration,
 }
@@ -91,17 +90,14 @@ impl Load {
             Act::Insert { .. } | Act::Takeover { .. } => self.spanner.begins,
             Act::Heartbeat { .. } => self.spanner.heartbeats,
             Act::Release { .. } => self.spanner.releases,
-            Act::Sweep { .. } => self.spanner.sweeps,
         };
         let any = [Says::Yes, Says::NotApplied, Says::Unknown, Says::Rejected];
         let says = if says == Says::Anything { any[self.draw(4) as usize] } else { says };
         let limit = self.timing.attempt_limit();
-        // A transaction is two requests, and a sweep reads before it.
-        let requests = match (&act, says) {
-            (Act::Heartbeat { .. }, _) => 0,
-            (Act::Observe, _) => 1,
-            (Act::Sweep { .. }, Says::Yes) => 1,
-            (Act::Sweep { .. }, _) => 3,
+        // A transaction is two requests.
+        let requests = match act {
+            Act::Heartbeat { .. } => 0,
+            Act::Observe => 1,
             _ => 2,
         };
         for _ in 0..requests {
@@ -130,7 +126,6 @@ impl Load {
                 });
                 Answer::Observed(Observation { row, read_at: at, wait: Duration::ZERO })
             }
-            (_, Act::Sweep { .. }) => Answer::Swept { all: true },
             (_, Act::Insert { .. } | Act::Takeover { .. }) => {
                 // Vacant again at once: the worst there is.
                 self.begun = Some((Writer::nobody(), at));
@@ -186,7 +181,7 @@ const FAILS: [Says; 2] = [Says::NotApplied, Says::Unknown];
 fn healthy_but() -> Spanner {
     let yes = Says::Yes;
     let takes = Duration::from_millis(5);
-    Spanner { reads: yes, begins: yes, heartbeats: yes, releases: yes, sweeps: yes, takes }
+    Spanner { reads: yes, begins: yes, heartbeats: yes, releases: yes, takes }
 }
 
 fn wants(_: u64) -> Event {
@@ -206,13 +201,11 @@ fn commits_that_fail_while_reads_work_are_repeated_ever_more_seldom() {
 fn nothing_that_fails_is_repeated_without_a_growing_pause() {
     for reads in [Says::Yes, Says::NotApplied] {
         for begins in FAILS {
-            for sweeps in FAILS {
-                for takes in TAKES {
-                    let (heartbeats, releases) = (Says::Unknown, Says::Unknown);
-                    let spanner = Spanner { reads, begins, heartbeats, releases, sweeps, takes };
-                    check(spanner, 1, wants);
-                    check(Spanner { begins: Says::Yes, ..spanner }, 1, wants);
-                }
+            for takes in TAKES {
+                let (heartbeats, releases) = (Says::Unknown, Says::Unknown);
+                let spanner = Spanner { reads, begins, heartbeats, releases, takes };
+                check(spanner, 1, wants);
+                check(Spanner { begins: Says::Yes, ..spanner }, 1, wants);
             }
         }
     }
@@ -225,8 +218,7 @@ fn no_mix_of_answers_makes_an_instance_ask_too_often() {
         let begins = [Says::NotApplied, Says::Unknown, any];
         for begins in begins {
             for reads in [Says::Yes, any] {
-                let spanner =
-                    Spanner { reads, begins, heartbeats: any, releases: any, sweeps: any, takes };
+                let spanner = Spanner { reads, begins, heartbeats: any, releases: any, takes };
                 check(spanner, 100, wants);
             }
         }

@@ -1,6 +1,7 @@
 //! Scripted stories of one instance: what it does when the table answers so and so.
 
 mod load;
+mod takeover_rows;
 
 use std::time::Duration;
 
@@ -46,7 +47,6 @@ fn applied(milliseconds: i64) -> Event {
 
 const UNKNOWN: Event = Event::Answer(Answer::Unknown);
 const LET_GO: Event = Event::LetGo { next: Succession::Anyone };
-const NOT_APPLIED: Event = Event::Answer(Answer::NotApplied);
 
 fn contender() -> Instance {
     let mut instance = Instance::new("a", NONCE, Timing::from_lease(LEASE), at(0));
@@ -86,7 +86,7 @@ fn a_commit_acknowledged_too_late_begins_no_term() {
     let wake = late.wake.expect("it goes on");
     instance.decide(wake.at, Event::Wake);
     let again = instance.decide(wake.at, observed(Some(own.clone()), 850));
-    let takeover = Act::Takeover { seen: own, writer: writer(2), over_leftover: false };
+    let takeover = Act::Takeover { seen: own, writer: writer(2) };
     assert_eq!(again.act, Some(takeover));
 }
 
@@ -210,7 +210,7 @@ fn the_lock_is_given_up_before_the_release_leaves() {
     let stop = instance.decide(at(100), Event::Stop);
     let reason = EndReason::Released;
     assert_eq!(stop.announce, Some(Announcement::Ended { token: spanner(2), reason }));
-    let release = Act::Release { term: term(2, 1), next: Succession::Anyone, displaced: None };
+    let release = Act::Release { term: term(2, 1), next: Succession::Anyone };
     assert_eq!(stop.act, Some(release.clone()));
     let retry = instance.decide(at(200), UNKNOWN).wake.expect("it tries again");
     assert_eq!(instance.decide(retry.at, Event::Wake).act, Some(release));
@@ -251,7 +251,7 @@ fn an_instance_that_resigned_lets_others_poll_first() {
     let mut instance = holder();
     let next = Succession::Successor { id: "b".to_string(), grace: LEASE };
     let resigned = instance.decide(at(100), Event::Resign { next: next.clone() });
-    let release = Act::Release { term: term(2, 1), next, displaced: None };
+    let release = Act::Release { term: term(2, 1), next };
     assert_eq!(resigned.act, Some(release));
     let released = instance.decide(at(110), applied(105));
     assert_eq!(released.wake.map(|wake| wake.at), Some(at(110) + LEASE));
@@ -278,138 +278,6 @@ fn one_that_resigned_attempts_nothing_for_a_lease_although_its_owner_asks() {
         let takes = instance.decide(from, observed(free(), 125 + 10_000)).act;
         assert!(matches!(takes, Some(Act::Takeover { .. })));
     }
-}
-
-#[test]
-fn a_takeover_row_whose_writer_died_halfway_is_overridden_after_the_longer_lease() {
-    // That of the row that it displaces counts, too: its peer goes by it.
-    for lease in [LEASE / 2, LEASE, LEASE * 3] {
-        let mut instance = contender();
-        let dead = Row { lease: Some(lease), ..rivals_row(0) };
-        let mut decision = instance.decide(at(0), observed(Some(dead.clone()), 9_000));
-        assert!(matches!(decision.act, Some(Act::Takeover { over_leftover: false, .. })));
-        let blocked = Event::Answer(Answer::Rejected(Rejection::TakeoverRowExists));
-        decision = instance.decide(at(10), blocked);
-        loop {
-            let now = decision.wake.expect("it keeps polling").at;
-            assert_eq!(instance.decide(now, Event::Wake).act, Some(Act::Observe));
-            decision = instance.decide(now, observed(Some(dead.clone()), 20_000));
-            let Some(act) = decision.act else { continue };
-            assert!(now >= at(10) + lease.max(LEASE), "{now:?}: the peer may still be halfway");
-            assert!(matches!(act, Act::Takeover { over_leftover: true, .. }));
-            break;
-        }
-    }
-}
-
-#[test]
-fn a_leftover_is_forgotten_when_its_peer_turns_out_to_live() {
-    let mut instance = contender();
-    instance.decide(at(0), observed(Some(rivals_row(0)), 5_000));
-    let blocked = Event::Answer(Answer::Rejected(Rejection::TakeoverRowExists));
-    let now = instance.decide(at(10), blocked).wake.expect("it polls").at;
-    instance.decide(now, Event::Wake);
-    let alive = Row { token: spanner(5_100), ..rivals_row(5_100) };
-    instance.decide(now, observed(Some(alive.clone()), 5_150));
-    instance.decide(at(5_000), Event::Wake);
-    let act = instance.decide(at(5_000), observed(Some(alive), 9_000)).act;
-    assert!(matches!(act, Some(Act::Takeover { over_leftover: false, .. })));
-}
-
-/// Returns an instance that holds since 5,005 ms by Spanner's clock, by a takeover.
-fn successor() -> (Instance, Decision) {
-    let mut instance = contender();
-    instance.decide(at(0), observed(Some(rivals_row(0)), 5_000));
-    let began = instance.decide(at(5), applied(5_005));
-    (instance, began)
-}
-
-const SWEPT: Event = Event::Answer(Answer::Swept { all: true });
-
-#[test]
-fn leftovers_are_swept_once_a_term_and_never_delay_a_heartbeat() {
-    let (mut instance, began) = successor();
-    assert_eq!(began.act, Some(Act::Sweep { before: spanner(0) }));
-    // The sweep hangs; the heartbeat replaces it.
-    let heartbeat = instance.decide(at(500), Event::Wake);
-    assert!(matches!(heartbeat.act, Some(Act::Heartbeat { .. })));
-    let renewed = instance.decide(at(506), applied(5_506));
-    assert_eq!(renewed.act, None, "the sweep waits");
-    let heartbeat = instance.decide(at(1_000), Event::Wake);
-    assert!(matches!(heartbeat.act, Some(Act::Heartbeat { .. })));
-    let again = instance.decide(at(1_007), applied(6_007));
-    assert_eq!(again.act, Some(Act::Sweep { before: spanner(0) }));
-    let swept = instance.decide(at(1_010), SWEPT);
-    assert_eq!(swept.act, None);
-    let heartbeat = instance.decide(swept.wake.expect("it heartbeats").at, Event::Wake);
-    assert!(matches!(heartbeat.act, Some(Act::Heartbeat { .. })));
-}
-
-#[test]
-fn a_heartbeat_that_may_go_early_leaves_a_sweep_its_time() {
-    let (mut instance, began) = successor();
-    assert!(matches!(began.act, Some(Act::Sweep { .. })));
-    assert_eq!(began.early, None);
-    assert_eq!(instance.decide(at(300), Event::Early).act, None);
-    assert!(instance.decide(at(310), SWEPT).early.is_some());
-    let early = instance.decide(at(320), Event::Early);
-    assert!(matches!(early.act, Some(Act::Heartbeat { .. })));
-}
-
-#[test]
-fn a_sweep_that_has_no_time_before_a_heartbeat_goes_behind_it() {
-    let (mut instance, _) = successor();
-    assert_eq!(instance.decide(at(10), NOT_APPLIED).act, None);
-    let heartbeat = instance.decide(at(500), Event::Wake);
-    assert!(matches!(heartbeat.act, Some(Act::Heartbeat { .. })));
-    let renewed = instance.decide(at(506), applied(5_506));
-    assert!(renewed.wake.is_some_and(|wake| wake.at < at(600)), "the sweep is due again");
-    let late = instance.decide(at(820), Event::Wake);
-    assert_eq!(late.act, None);
-    let due = at(500) + LEASE / 3;
-    assert_eq!(late.wake.map(|wake| wake.at), Some(due));
-    let heartbeat = instance.decide(due, Event::Wake);
-    assert!(matches!(heartbeat.act, Some(Act::Heartbeat { .. })));
-    let again = instance.decide(at(840), applied(5_840));
-    assert_eq!(again.act, Some(Act::Sweep { before: spanner(0) }));
-}
-
-#[test]
-fn a_sweep_that_left_something_is_followed_by_another() {
-    let (mut instance, _) = successor();
-    let more = instance.decide(at(10), Event::Answer(Answer::Swept { all: false }));
-    assert_eq!(more.act, Some(Act::Sweep { before: spanner(0) }));
-    assert_eq!(instance.decide(at(15), SWEPT).act, None);
-}
-
-#[test]
-fn a_release_takes_its_own_takeover_row_along_and_leaves_the_rest_to_a_sweep_after_it() {
-    for stops in [false, true] {
-        let (mut instance, _) = successor();
-        let event = if stops { Event::Stop } else { LET_GO };
-        let release = instance.decide(at(6), event).act;
-        let displaced = Some(spanner(0));
-        assert!(matches!(release, Some(Act::Release { displaced: of, .. }) if of == displaced));
-        let released = instance.decide(at(10), applied(5_010));
-        assert_eq!(released.act, Some(Act::Sweep { before: spanner(0) }));
-        assert!(!instance.is_releasing(), "nobody waits for the sweep");
-        let swept = instance.decide(at(15), SWEPT);
-        assert_eq!((swept.act, instance.has_ended()), (None, stops));
-    }
-}
-
-#[test]
-fn after_a_release_of_its_own_there_is_nothing_to_sweep() {
-    let (mut instance, _) = successor();
-    instance.decide(at(6), SWEPT);
-    instance.decide(at(7), LET_GO);
-    let wake = instance.decide(at(10), applied(5_010)).wake.expect("it goes on");
-    instance.decide(wake.at, Event::Wake);
-    let free = row(Timestamp::EPOCH, spanner(5_010), Writer::nobody());
-    let takeover = instance.decide(wake.at, observed(Some(free), 5_300)).act;
-    assert!(matches!(takeover, Some(Act::Takeover { .. })));
-    let began = instance.decide(wake.at, applied(5_310));
-    assert_eq!((began.act, instance.term().is_some()), (None, true));
 }
 
 #[test]

@@ -63,7 +63,6 @@ pub(super) struct Asked {
 pub(super) enum Ask {
     Change(Change),
     Observe,
-    Sweep,
     /// The writers' row and all readers' rows, at one timestamp.
     Poll,
 }
@@ -209,19 +208,15 @@ impl Party {
             Role::Reader(reader) => reader.clone().change(act, &holder()),
             Role::Writer(writing) => writing.change(&self.ending(act), &holder()),
         };
-        match (change, act) {
-            (Some(change), _) => Ask::Change(change),
-            (None, Act::Sweep { .. }) => Ask::Sweep,
-            (None, _) => Ask::Observe,
-        }
+        change.map_or(Ask::Observe, Ask::Change)
     }
 
     /// Returns the act as a writer has it: what follows its end is up to the turns.
     fn ending(&self, act: &Act) -> Act {
         match act {
-            Act::Release { term, displaced, .. } if self.leaves_to_readers => {
+            Act::Release { term, .. } if self.leaves_to_readers => {
                 let (term, next) = (term.clone(), left_to_readers(READERS_TIME));
-                Act::Release { term, next, displaced: *displaced }
+                Act::Release { term, next }
             }
             _ => act.clone(),
         }

@@ -96,8 +96,6 @@ impl World {
         let Some(asked) = &party.asked[queue] else { return };
         let reply = match asked.ask.clone() {
             Ask::Change(change) => Reply::Answer(self.carry_out(key, &change)),
-            // It is for tidiness, and the proof of one lock has it.
-            Ask::Sweep => Reply::Answer(Answer::Swept { all: true }),
             Ask::Observe if is_writer => Reply::Answer(Answer::Observed(self.observe(WRITER_ROW))),
             Ask::Observe => Reply::Both(self.observe(key), self.observe(WRITER_ROW)),
             Ask::Poll => {

@@ -99,7 +99,7 @@ impl Announced {
 
     /// The instance is about to send something.
     pub(super) fn before_act(&self, instance: &Instance, act: &Act) -> Result<(), String> {
-        if matches!(act, Act::Heartbeat { .. } | Act::Sweep { .. }) {
+        if matches!(act, Act::Heartbeat { .. }) {
             return Ok(());
         }
         let believes = instance.has_lock().is_some()

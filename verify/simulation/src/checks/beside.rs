@@ -7,7 +7,7 @@ use spindle_protocol::is_takeover_key;
 
 /// One row at most beside that of a held lock, and none beside that of a released one.
 ///
-/// Leftovers of a peer of another implementation are excepted until a sweep.
+/// Rows of a peer of another implementation are excepted.
 pub(crate) fn check(
     lock: &str,
     rows: &[BTreeMap<String, Value>],

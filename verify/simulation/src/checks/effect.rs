@@ -18,16 +18,15 @@ pub(crate) struct Effect {
 }
 
 impl Effect {
-    /// Judges it by the lock's row just before (I3, I4, I6). Returns the keys that it touches.
-    pub(crate) fn judge(&self, row: Option<&Row>) -> Result<Vec<String>, (Invariant, String)> {
+    /// Judges it by the lock's row just before (I3, I4, I6).
+    pub(crate) fn judge(&self, row: Option<&Row>) -> Result<(), (Invariant, String)> {
         later_terms::check(&self.purpose, row).map_err(|what| (Invariant::I4, what))?;
         if let Purpose::Fenced(term) = &self.purpose {
             fenced::check(row, term).map_err(|what| (Invariant::I3, what))?;
         }
-        let of_table = self.mutations.iter().filter(|write| write.table() == TABLE);
-        let keys = of_table.map(|mutation| other_rows::keys(&self.lock, mutation));
-        let keys: Result<Vec<_>, _> = keys.collect();
-        keys.map(|keys| keys.concat()).map_err(|what| (Invariant::I6, what))
+        let mut of_table = self.mutations.iter().filter(|write| write.table() == TABLE);
+        let judged = of_table.try_for_each(|mutation| other_rows::check(&self.lock, mutation));
+        judged.map_err(|what| (Invariant::I6, what))
     }
 }
 
@@ -37,18 +36,18 @@ pub(crate) enum Purpose {
     Insert,
     Takeover {
         seen: Row,
-        over_leftover: bool,
     },
     Heartbeat(TermId),
     Release {
         term: TermId,
         next: Succession,
     },
-    Sweep,
+    /// Anything else that is judged by its keys alone.
+    Other,
     /// A write of the term's owner in the same database.
     Fenced(TermId),
     Evict,
-    /// A leftover of a peer of another implementation.
+    /// The takeover row of a peer of another implementation.
     Peer,
     ManualEdits,
 }
@@ -58,19 +57,15 @@ impl Purpose {
     pub(crate) fn of(change: &Change) -> Purpose {
         match change.clone() {
             Change::Insert { .. } => Purpose::Insert,
-            Change::Takeover { seen, over_leftover, .. } => {
-                Purpose::Takeover { seen, over_leftover }
-            }
+            Change::Takeover { seen, .. } => Purpose::Takeover { seen },
             Change::Heartbeat { term, .. } => Purpose::Heartbeat(term),
             Change::Release { term, next, .. } => Purpose::Release { term, next },
             Change::Evict { .. } => Purpose::Evict,
             Change::BeginRead { seen: None, .. } => Purpose::Insert,
-            Change::BeginRead { seen: Some(seen), .. } => {
-                Purpose::Takeover { seen, over_leftover: false }
-            }
+            Change::BeginRead { seen: Some(seen), .. } => Purpose::Takeover { seen },
             Change::EndRead { term } => Purpose::Release { term, next: Succession::Anyone },
             Change::BeginWrite { first, .. } => Purpose::Heartbeat(first),
-            _ => Purpose::Sweep,
+            _ => Purpose::Other,
         }
     }
 }

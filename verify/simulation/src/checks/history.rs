@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spindle::FencingToken;
-use spindle_emulator::engine::{Cell, Mutation, Value};
+use spindle_emulator::engine::{Cell, Mutation, Value, WriteKind};
 use spindle_protocol::{Row, Timestamp, Writer};
 
 use super::reserved::Reservations;
@@ -142,17 +142,14 @@ impl History {
         let Effect { by, lock, purpose, .. } = effect;
         let row = self.row(lock);
         let context = |what: String| format!("at {}, process {by:?}, lock `{lock}`: {what}", at.0);
-        let keys = effect.judge(row.as_ref()).map_err(|(broken, what)| (broken, context(what)))?;
-        if *purpose == Purpose::Sweep && keys.contains(lock) {
-            return Err((Invariant::I6, context("a sweep removed the lock row".to_string())));
-        }
+        effect.judge(row.as_ref()).map_err(|(broken, what)| (broken, context(what)))?;
         // An edit is nobody's.
         let contender = by.and_then(|by| self.contenders.get(&(by, lock.clone()))).cloned();
         let id = contender.unwrap_or_default();
         let reserved = self.reserved.committed(at, effect, &id);
         let reserved = reserved.map_err(|what| (Invariant::Reserved, context(what)))?;
         reserved.into_iter().for_each(|goal| timeline.saw(goal));
-        note(purpose, row.as_ref(), timeline);
+        note(effect, row.as_ref(), timeline);
         for mutation in effect.mutations.iter().filter(|write| write.table() == TABLE) {
             self.apply(mutation, at);
         }
@@ -220,13 +217,19 @@ fn successor_of(purpose: &Purpose) -> Option<&str> {
     }
 }
 
-fn note(purpose: &Purpose, row: Option<&Row>, timeline: &Timeline) {
-    match purpose {
+fn note(effect: &Effect, row: Option<&Row>, timeline: &Timeline) {
+    match &effect.purpose {
         Purpose::Insert => timeline.saw(CoverageGoal::Inserted),
-        Purpose::Takeover { over_leftover, .. } => {
+        Purpose::Takeover { .. } => {
             timeline.saw(CoverageGoal::TookOver);
-            if *over_leftover {
-                timeline.saw(CoverageGoal::LeftoverOverridden);
+            for mutation in &effect.mutations {
+                match mutation {
+                    Mutation::Delete { .. } => timeline.saw(CoverageGoal::DeletedFormer),
+                    Mutation::Write { kind: WriteKind::InsertOrUpdate, .. } => {
+                        timeline.saw(CoverageGoal::WroteOver);
+                    }
+                    Mutation::Write { .. } => {}
+                }
             }
             if row.is_some_and(|row| row.writer == Writer::nobody() && !row.is_released()) {
                 timeline.saw(CoverageGoal::EvictedTook);

@@ -22,11 +22,11 @@ pub(crate) fn bystander_row(name: &str) -> Mutation {
     Mutation::write(WriteKind::InsertOrUpdate, TABLE, cells)
 }
 
-/// The keys that one mutation of the lock table touches, if each is of this lock.
-pub(super) fn keys(lock: &str, mutation: &Mutation) -> Result<Vec<String>, String> {
+/// Checks that each key that one mutation of the lock table touches is of this lock.
+pub(super) fn check(lock: &str, mutation: &Mutation) -> Result<(), String> {
     let keys = all_keys(mutation).map_err(|what| format!("lock `{lock}`: {what}"))?;
     match keys.iter().find(|key| !belongs(lock, key)) {
-        None => Ok(keys),
+        None => Ok(()),
         Some(key) => Err(format!("lock `{lock}`: row `{key}` was touched for it")),
     }
 }

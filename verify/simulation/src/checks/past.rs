@@ -91,7 +91,7 @@ impl Past {
                 Some(seized) => end_by_hand(open, at, seized),
                 None => drop(self.edited.insert(lock.clone(), at)),
             },
-            Purpose::Sweep | Purpose::Fenced(_) | Purpose::Peer => {}
+            Purpose::Other | Purpose::Fenced(_) | Purpose::Peer => {}
         }
     }
 

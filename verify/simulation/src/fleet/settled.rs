@@ -31,7 +31,6 @@ pub(super) async fn shares(
     sleep(Duration::from_secs(10) + world.plan.lease).await;
     even(world, slots).await?;
     nothing_moves(world, "in a settled fleet", 0, async {
-        // Terms that have just begun sweep.
         sleep(world.plan.lease).await;
         bounded_load(world, slots).await
     })

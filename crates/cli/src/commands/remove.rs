@@ -1,4 +1,4 @@
-//! `rm` and `sweep`.
+//! `rm`.
 
 use std::process::ExitCode;
 
@@ -9,23 +9,6 @@ use crate::confirm::confirm;
 use crate::failure::{Code, Result};
 use crate::output::{Output, printable};
 use crate::place::Place;
-
-#[derive(Serialize)]
-struct Swept {
-    rows: u64,
-}
-
-pub async fn sweep(place: &Place, out: &Output, confirmation: &Confirmation) -> Result<ExitCode> {
-    let table = &place.table;
-    let question = format!(
-        "Remove the takeover rows of table `{table}` that no lock needs any more? No lock is \
-         touched."
-    );
-    confirm(confirmation, &question)?;
-    let rows = place.locks.sweep().await?;
-    out.one(&Swept { rows }, || format!("removed {rows} takeover rows\n"))?;
-    Ok(ExitCode::SUCCESS)
-}
 
 #[derive(Serialize)]
 struct Removed<'a> {
@@ -59,7 +42,7 @@ pub async fn remove(
             printable(info)
         ),
         (false, _) => {
-            format!("lock `{name}`: there is no row, so nothing was done; `spindle ls` lists the locks there are\n")
+            format!("lock `{name}`: there is no row, nor a takeover row any more; `spindle ls` lists the locks there are\n")
         }
     })?;
     Ok(if removed { ExitCode::SUCCESS } else { Code::No.exit() })
