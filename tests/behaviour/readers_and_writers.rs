@@ -505,8 +505,12 @@ async fn a_writer_waits_for_all_who_read_in_its_own_process() {
         assert!(handle.write_within(LEASE).await.unwrap_err().is_not_acquired());
     }
     reading.release().await;
+    let requests = world.spanner.requests();
+    requests.reset();
     sleep(LEASE).await;
     assert!(!writing.is_finished(), "there is another guard");
+    // They are the other reader's heartbeats: the writer asks for nothing, and stops nobody elsewhere.
+    assert!(requests.get(Rpc::Commit) <= 4, "{:?}", requests.each());
     again.release().await;
     let (writing, took) = timed(writing).await;
     assert!(took <= MORE, "{took:?}");
