@@ -365,9 +365,9 @@ impl LockTable {
     ///
     /// Only a vacant lock's: never held, released, or expired by Spanner's clock and its holder's
     /// own lease. A lock stays as it is if it is held, evicted and not yet run out, or promised to
-    /// a successor. It also stays during the cooldown after a run. So does an unreleased one whose row tells no lease, in a table without
-    /// `lease_ms`: nobody can say whether its holder still believes in it. All of it is one
-    /// transaction, which looks at the row again.
+    /// a successor. It also stays during the cooldown after a run. So does an unreleased one
+    /// whose row tells no lease, as another implementation's: nobody can say whether its holder still
+    /// believes in it. All of it is one transaction, which looks at the row again.
     ///
     /// Contenders may run: one that finds no row makes a new one, under a token that is later than
     /// any before. The record of the last [`run_once`](crate::LockBuilder::run_once) is forgotten.
@@ -395,7 +395,7 @@ impl LockTable {
     ///
     /// Writes nothing that stays. It asks if reads tell their time, and asks the information
     /// schema. It reads and writes as a holder does, and reads the whole table, 100 rows at a time.
-    /// What it returns names the locks whose holder has not written its lease.
+    /// Returns the locks whose holder has not written its lease.
     ///
     /// # Errors
     ///

@@ -92,7 +92,7 @@ impl Flow {
 
     /// Notes that something was heard on the flow of this number.
     pub(super) fn heard(&mut self, flow: u64, at: Instant) {
-        // What was known is told again and again, and says nothing of what has ended in silence since.
+        // The store tells the same moment at each turn: it takes back no request that has ended in silence.
         let is_news = self.heard_at < at || (self.heard_at == at && !self.is_proven);
         if flow == self.number && is_news {
             (self.heard_at, self.is_proven, self.missed) = (at, true, None);

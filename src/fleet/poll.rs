@@ -9,11 +9,11 @@ use spindle_protocol::fleet::{
 use spindle_protocol::{Row, StoredRow, Timestamp};
 
 use super::count_row::CountRow;
-use crate::batch::Repeats;
+use crate::batch::{Repeats, Snapshot};
 use crate::error::Result;
 use crate::names::number;
 use crate::store::Table;
-use crate::store::membership::{Rows, holder, poll_in_turn, taken_until};
+use crate::store::membership::{holder, poll_in_turn, taken_until};
 
 /// The shards and those who share them, where a member finds them.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub(super) struct Polled {
     /// True if nobody has a shard, of whatever count.
     pub(super) is_drained: bool,
     /// The rows of the members, the gone ones' too.
-    pub(super) shares: Rows,
+    pub(super) shares: Snapshot,
 }
 
 impl ShardRows {
@@ -56,7 +56,7 @@ impl ShardRows {
     pub(super) async fn poll(&self) -> Result<Polled> {
         let prefixes = [&*self.shares, &*self.shards];
         let rows = poll_in_turn(&self.table, &self.repeats, &[], &prefixes).await?;
-        let Rows { rows, read_at } = rows;
+        let Snapshot { rows, read_at } = rows;
         let (shard_rows, shares): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.key.starts_with(&self.shards));
         let count = shard_rows.iter().find(|full| full.key == self.count_row.key());
@@ -76,7 +76,7 @@ impl ShardRows {
             }
         }
         let view = View { read_at, members: self.members(&shares, read_at), shards };
-        let shares = Rows { rows: shares, read_at };
+        let shares = Snapshot { rows: shares, read_at };
         Ok(Polled { view, count, is_drained, shares })
     }
 

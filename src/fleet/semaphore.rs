@@ -10,13 +10,13 @@ use tokio::time::{Instant, sleep_until};
 use super::failures::Failures;
 use super::permit::Permit;
 use super::pool::{PermitSlot, Pool};
-use crate::batch::Repeats;
+use crate::batch::{Repeats, Snapshot};
 use crate::error::{Error, Result};
 use crate::lock::within;
 use crate::names::{check_part, number, permits_prefix, subject};
 use crate::settings::LockBuilder;
 use crate::store::Table;
-use crate::store::membership::{Rows, poll, poll_in_turn, taken_until};
+use crate::store::membership::{poll, poll_in_turn, taken_until};
 use crate::system::{random, runtime};
 use crate::term::say;
 
@@ -287,7 +287,7 @@ impl Semaphore {
         Ok(self.free_in(&poll(&self.0.table, &[], &[&self.0.prefix]).await?))
     }
 
-    fn free_in(&self, found: &Rows) -> (Vec<usize>, Duration) {
+    fn free_in(&self, found: &Snapshot) -> (Vec<usize>, Duration) {
         let mut is_free = vec![true; self.0.permits];
         let mut next = Duration::MAX;
         for full in &found.rows {

@@ -33,9 +33,12 @@ impl Table {
         self.probe_read_timestamp().await?;
         schema::check(&self.spanner.connection, &self.name).await?;
         let is_refused = [Code::InvalidArgument, Code::FailedPrecondition].map(Some);
-        let refused = |error: Error, what: &str| match is_refused.contains(&error.code()) {
-            true => Error::new(Kind::Schema(format!("table `{}` {what}: {error}", self.name))),
-            false => error,
+        let refused = |error: Error, what: &str| {
+            if is_refused.contains(&error.code()) {
+                Error::new(Kind::Schema(format!("table `{}` {what}: {error}", self.name)))
+            } else {
+                error
+            }
         };
         // The columns are in order, so it is the key that Spanner refuses.
         let key = "can't be read by a key of one string; expected `PRIMARY KEY (name)`";

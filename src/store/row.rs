@@ -113,7 +113,7 @@ pub(crate) fn timestamp(timestamp: ClientTimestamp) -> Timestamp {
 }
 
 /// Returns the time as the client has it, which has room for all of them.
-fn client_timestamp(time: Timestamp) -> Option<ClientTimestamp> {
+pub(crate) fn client_timestamp(time: Timestamp) -> Option<ClientTimestamp> {
     const SECOND: i64 = 1_000_000_000;
     let nanoseconds = i32::try_from(time.0.rem_euclid(SECOND)).ok()?;
     ClientTimestamp::new(time.0.div_euclid(SECOND), nanoseconds).ok()

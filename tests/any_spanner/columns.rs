@@ -11,9 +11,9 @@ use crate::report::{Report, Verdict};
 /// Far longer than the longest pause between two polls.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// What it lacks is told by reads and by writes, and who waited for it begins once it is there.
+/// Reads and writes tell a column that the table lacks, and an instance that waited begins once it is there.
 pub async fn check(place: &Place, report: &mut Report) {
-    let verdict = match lacks_two(place).await {
+    let verdict = match lacks_columns(place).await {
         Ok(Some(told)) => Verdict::Held(told),
         Ok(None) => Verdict::NotApplicable("not tried: it takes a table of its own".into()),
         Err(error) => Verdict::Broken(error.to_string()),
@@ -21,7 +21,7 @@ pub async fn check(place: &Place, report: &mut Report) {
     report.add("a table of four columns is told, and led on once it has all", verdict);
 }
 
-async fn lacks_two(place: &Place) -> Result<Option<String>, Failure> {
+async fn lacks_columns(place: &Place) -> Result<Option<String>, Failure> {
     let Some(table) = place.make_old_table().await? else { return Ok(None) };
     let lock = |id: &str| table.lock("job").id(id).build();
     let read = says(lock("asks")?.try_acquire().await.err())?;

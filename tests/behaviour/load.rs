@@ -7,11 +7,11 @@ use spindle::testing::Clock;
 use spindle::{CancellationToken, LockTable};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::world::{Contender, EVENTUALLY, LEASE, TABLE, World, lock_of};
+use crate::world::{Contender, EVENTUALLY, LEASE, TABLE, World, driven_runtime, lock_of};
 
 const WINDOW: Duration = Duration::from_secs(10);
 /// Three a second.
@@ -179,11 +179,10 @@ fn locks_on_runtimes_of_their_own_share_the_bound_on_load() {
     // Nobody comes to hold, so nobody sends heartbeats.
     world.spanner.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::Unavailable)));
     let locks = 20;
-    let one_worker = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let runtimes: Vec<_> = (0..locks).map(|_| one_worker()).collect();
+    let runtimes: Vec<_> = (0..locks).map(|_| driven_runtime()).collect();
     let run = |(n, runtime): (usize, &Runtime)| {
         let _entered = runtime.enter();
-        Contender::run(table.lock(format!("apart-{n}")).lease(LEASE))
+        Contender::run(table.lock(format!("lock-{n}")).lease(LEASE))
     };
     let _contenders: Vec<_> = runtimes.iter().enumerate().map(run).collect();
     let since = tokio::time::Instant::now();

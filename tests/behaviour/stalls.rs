@@ -7,15 +7,11 @@ use std::time::Duration;
 use spindle::health::{Failing, Role};
 use spindle::simulation::{ClockId, Machine};
 use spindle::{CancellationToken, RunHandle, Spindle};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
-use crate::world::{Contender, LOCK, TABLE, World, timed, until};
+use crate::world::{Contender, LOCK, TABLE, World, driven_runtime, runtime, timed, until};
 
 const LEASE: Duration = Duration::from_secs(2);
-
-fn runtime() -> Runtime {
-    Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
-}
 
 /// Starts the loop on a runtime, without waiting for its end.
 fn run_on(service: &Runtime, lock: &Spindle) -> RunHandle {
@@ -26,17 +22,17 @@ fn run_on(service: &Runtime, lock: &Spindle) -> RunHandle {
 #[test]
 fn a_blocked_runtime_loses_its_locks_and_none_of_a_runtime_beside_it_and_has_lock_says_so() {
     let (elsewhere, world) = World::elsewhere(TABLE);
-    let (service, beside, table) = (runtime(), runtime(), world.table());
+    let (service, beside, table) = (driven_runtime(), driven_runtime(), world.table());
     let lock = table.lock(LOCK).lease(LEASE).build().unwrap();
-    let apart = table.lock("apart").lease(LEASE).build().unwrap();
+    let unharmed = table.lock("beside").lease(LEASE).build().unwrap();
     let running = run_on(&service, &lock);
     let cancel = CancellationToken::new();
-    let apart_running = {
+    let unharmed_running = {
         let _entered = beside.enter();
-        apart.run(cancel.clone())
+        unharmed.run(cancel.clone())
     };
     let first = elsewhere.block_on(until("it holds", || lock.has_lock()));
-    let of_apart = elsewhere.block_on(until("it holds", || apart.has_lock()));
+    let of_unharmed = elsewhere.block_on(until("it holds", || unharmed.has_lock()));
 
     let (unblock, wait) = std::sync::mpsc::channel::<()>();
     service.spawn(async move {
@@ -49,18 +45,18 @@ fn a_blocked_runtime_loses_its_locks_and_none_of_a_runtime_beside_it_and_has_loc
     let other = world.table().lock(LOCK).lease(LEASE).build().unwrap();
     let other_running = run_on(&elsewhere, &other);
     assert!(elsewhere.block_on(until("the other holds", || other.has_lock())) > first);
-    assert_eq!((lock.has_lock(), apart.has_lock()), (None, Some(of_apart)));
+    assert_eq!((lock.has_lock(), unharmed.has_lock()), (None, Some(of_unharmed)));
     unblock.send(()).unwrap();
     cancel.cancel();
-    service.block_on(apart_running).unwrap();
-    assert_eq!(apart.has_lock(), None);
+    service.block_on(unharmed_running).unwrap();
+    assert_eq!(unharmed.has_lock(), None);
     drop((running, other_running));
 }
 
 #[test]
 fn a_loop_that_nothing_drives_or_that_is_gone_shows_as_stalled() {
     let (elsewhere, world) = World::elsewhere(TABLE);
-    let service = Builder::new_current_thread().enable_all().build().unwrap();
+    let service = runtime();
     let lock = world.table().lock(LOCK).lease(LEASE).build().unwrap();
     drop(run_on(&service, &lock));
     assert!(!lock.health().is_ready(), "nobody has answered yet");

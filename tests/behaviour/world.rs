@@ -359,6 +359,12 @@ pub fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
+/// A runtime that is driven by a thread of its own.
+pub fn driven_runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).enable_all().build().unwrap()
+}
+
 /// How long something took on the virtual clock.
 pub async fn timed<T>(action: impl Future<Output = T>) -> (T, Duration) {
     let start = Instant::now();

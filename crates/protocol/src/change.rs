@@ -222,7 +222,7 @@ impl Change {
             Change::Takeover { seen, writer, holder } => {
                 unchanged(lock_row, Some(seen))?;
                 let key = takeover_key(lock, seen.token);
-                // What a peer left under this key decides nothing: the lock row is as it was seen.
+                // A peer may have left a row under this key: it decides nothing, the lock row does.
                 let is_there = row(&key).is_some();
                 let kind = if is_there { WriteKind::InsertOrUpdate } else { WriteKind::Insert };
                 let mut begin = begin(lock, WriteKind::Update, writer, holder);

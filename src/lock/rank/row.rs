@@ -7,12 +7,12 @@ use spindle_protocol::fleet::{Contest, Life, Ranked, Standing as Joined};
 use spindle_protocol::{Act, Answer, StoredRow, Timestamp};
 use tokio::time::{Instant, timeout};
 
-use crate::batch::{Repeats, Ticks};
+use crate::batch::{Repeats, Snapshot, Ticks};
 use crate::error::{Error, Outcome, Result};
 use crate::names::subject;
 use crate::runloop::{BatchedRow, LockRow, UnderWay};
 use crate::store::Table;
-use crate::store::membership::{Rows, holder, lives, poll_in_turn};
+use crate::store::membership::{holder, lives, poll_in_turn};
 use crate::term::Published;
 
 /// A ranked lock's row, as the loop reaches it.
@@ -103,12 +103,12 @@ impl Judge {
     }
 
     /// Reads the rows of all members, the gone ones' too.
-    async fn read(&self) -> Result<Rows> {
+    async fn read(&self) -> Result<Snapshot> {
         poll_in_turn(&self.table, &self.repeats, &[], &[&self.members]).await
     }
 
     /// Reads the members: all rows, and those of the live ones that declare a rank, and count.
-    pub(super) async fn poll(&self) -> Result<(Rows, Vec<Ranked>, Timestamp)> {
+    pub(super) async fn poll(&self) -> Result<(Snapshot, Vec<Ranked>, Timestamp)> {
         let found = self.read().await?;
         let lives = lives(&found.rows, Duration::ZERO, self.lease, found.read_at);
         let died =

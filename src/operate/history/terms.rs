@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use google_cloud_gax::error::rpc::Code;
 use google_cloud_spanner::transaction::TimestampBound;
-use google_cloud_spanner::value::Timestamp as ClientTimestamp;
 use spindle_protocol::{StoredRow, Timestamp};
 use tokio::time::{sleep, timeout};
 
@@ -13,7 +12,7 @@ use super::past_term::{HistoryEnd, PastTerm};
 use super::walk::{Past, Version, Walk};
 use crate::error::{self, Error, Missing, Result};
 use crate::operate::LockState;
-use crate::store::{REQUEST_LIMIT, Table, all_columns, read_rows};
+use crate::store::{REQUEST_LIMIT, Table, all_columns, read_rows, row};
 
 /// As far back as Spanner keeps old versions unless a database says otherwise.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(60 * 60);
@@ -103,8 +102,8 @@ impl Past for LockRow<'_> {
         if !self.pace.is_zero() {
             sleep(self.pace).await;
         }
-        let moment = ClientTimestamp::new(at.0.div_euclid(NANOS), nanos(at)).map_err(|error| {
-            Error::config(format!("lock `{}`: read at {}: {error}", self.lock, at.0))
+        let moment = row::client_timestamp(at).ok_or_else(|| {
+            Error::config(format!("lock `{}`: read at {}: no such time", self.lock, at.0))
         })?;
         let spanner = &self.table.spanner;
         let timed = spanner.ready(REQUEST_LIMIT).await?;
@@ -133,11 +132,4 @@ fn end(error: &google_cloud_spanner::Error) -> Option<HistoryEnd> {
         Code::NotFound | Code::InvalidArgument => Some(HistoryEnd::OtherSchema),
         _ => None,
     }
-}
-
-const NANOS: i64 = 1_000_000_000;
-
-fn nanos(at: Timestamp) -> i32 {
-    // Less than a second's.
-    i32::try_from(at.0.rem_euclid(NANOS)).unwrap_or_default()
 }

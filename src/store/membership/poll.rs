@@ -12,25 +12,19 @@ use crate::error::Result;
 use crate::names::looks_like_takeover_row;
 use crate::store::{REQUEST_LIMIT, Table};
 
-/// The rows of some ranges, without takeover rows.
-#[derive(Debug)]
-pub(crate) struct Rows {
-    pub(crate) rows: Vec<StoredRow>,
-    pub(crate) read_at: Timestamp,
-}
-
 /// As [`poll`], for one that polls by itself: a poll that repeats a failure is charged (I8).
 pub(crate) async fn poll_in_turn(
     table: &Table,
     repeats: &Repeats,
     keys: &[&str],
     prefixes: &[&str],
-) -> Result<Rows> {
+) -> Result<Snapshot> {
     repeats.send(table.budget(), Charge::Read, poll(table, keys, prefixes)).await
 }
 
-/// Reads the rows of these keys, and all rows with these prefixes, each of which ends with `/`.
-pub(crate) async fn poll(table: &Table, keys: &[&str], prefixes: &[&str]) -> Result<Rows> {
+/// Reads the rows of these keys, and all rows with these prefixes, each of which ends with `/`; no
+/// takeover rows.
+pub(crate) async fn poll(table: &Table, keys: &[&str], prefixes: &[&str]) -> Result<Snapshot> {
     let keys = keys.iter().map(|key| Arc::from(*key)).collect();
     // `0` is the character after `/`.
     let end = |prefix: &str| format!("{}0", prefix.trim_end_matches('/'));
@@ -38,7 +32,7 @@ pub(crate) async fn poll(table: &Table, keys: &[&str], prefixes: &[&str]) -> Res
     let Snapshot { rows, read_at } = table.store.rows(keys, ranges, REQUEST_LIMIT).await?;
     let is_takeover = |row: &StoredRow| row.is_takeover() && looks_like_takeover_row(&row.key);
     let rows = rows.into_iter().filter(|row| !is_takeover(row)).collect();
-    Ok(Rows { rows, read_at })
+    Ok(Snapshot { rows, read_at })
 }
 
 /// Returns until when the row protects somebody from everybody else, if it does.

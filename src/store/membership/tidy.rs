@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use spindle_protocol::{Change, Row, Timestamp};
 
-use super::poll::{Rows, poll, taken_until};
-use crate::batch::{Charge, CommitOutcome};
+use super::poll::{poll, taken_until};
+use crate::batch::{Charge, CommitOutcome, Snapshot};
 use crate::error::Error;
 use crate::names::subject;
 use crate::store::{REQUEST_LIMIT, Table};
@@ -37,7 +37,7 @@ pub(crate) async fn search_and_tidy(table: &Table, prefix: &str, lease: Duration
 
 /// Deletes the rows of members and readers that have been gone for long, each on the condition that
 /// nothing has changed it meanwhile. The rest is left to the next time.
-pub(crate) async fn tidy(table: &Table, found: &Rows, lease: Duration) {
+pub(crate) async fn tidy(table: &Table, found: &Snapshot, lease: Duration) {
     let read_at = found.read_at;
     let is_old = |row: &Row| is_long_vacant(row, lease, read_at);
     let old = found.rows.iter().filter(|full| is_old(&full.row())).take(ROWS_MAX);

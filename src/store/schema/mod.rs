@@ -23,7 +23,7 @@ pub(crate) fn explain(
     table: &str,
     error: Error,
 ) -> Error {
-    // What may be applied is not refused.
+    // Spanner has refused nothing that it may have applied.
     let Some(source) = error.spanner().filter(|_| !error.is_outcome_unknown()) else {
         return error;
     };

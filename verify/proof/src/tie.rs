@@ -155,7 +155,7 @@ impl Case {
         }
         for token in self.deleted {
             let row = before.get(&takeover_key(LOCK, Timestamp(*token)));
-            // What was only found by its name may be anything.
+            // A row that was found by its name alone may be anything.
             if row.is_some_and(StoredRow::is_takeover) {
                 state.apply("delete-takeover-row", &[("of_token", &token.to_string())]);
             }

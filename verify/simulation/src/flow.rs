@@ -20,7 +20,7 @@ struct State {
     late_by: Duration,
 }
 
-/// What becomes of flows, from a moment on.
+/// A fault of flows, from a moment on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FlowFault {
     /// They swallow what flows, in both directions.

@@ -330,7 +330,7 @@ impl Network {
     }
 
     /// Nothing goes wrong from here on, but flows that are dead stay so where there may be fresh ones.
-    /// What is under way may still arrive.
+    /// Requests under way may still arrive.
     pub(crate) fn end_fault_phase(&self) {
         self.flows.heal(self.reconnects());
         self.change_faults(|faults| {

@@ -14,14 +14,14 @@ use crate::world::World;
 /// A server that does one and a half times what is asked of it, but for a while.
 #[derive(Clone, Copy, Debug)]
 pub struct Overload {
-    /// What ails it then.
+    /// Its trouble then.
     pub trouble: Trouble,
-    /// What a fresh connection with its session costs it, in transactions. It is nothing where others
+    /// The cost of a fresh connection with its session, in transactions. It is nothing where others
     /// than those that are in trouble make them.
     pub connection: f64,
 }
 
-/// What ails a server.
+/// The trouble of a server.
 #[derive(Clone, Copy, Debug)]
 pub enum Trouble {
     /// It does nothing for so long, and then all that was asked.

@@ -35,7 +35,7 @@ pub struct Plan {
     /// True if a fresh flow takes the place of one that is silent, as it does where the library makes
     /// its own connections.
     pub reconnects: bool,
-    /// What ails the server, where that is all that goes wrong.
+    /// The server's trouble, where that is all that goes wrong.
     pub overload: Option<Overload>,
     /// True if somebody edits and deletes rows. Then I1 is not promised, and not checked.
     pub has_manual_edits: bool,

@@ -139,7 +139,7 @@ async fn orphans_that_come_to_a_run_leave_no_zombies() {
     run.code().await;
 }
 
-/// What a caller of the program does next depends on whether the lock is free.
+/// A script may go on only if the lock is free.
 #[tokio::test]
 async fn a_command_that_ended_well_under_a_lock_that_stays_held_has_a_code_of_its_own() {
     let world = World::start().await;

@@ -57,7 +57,7 @@ fn a_takeover_row_of_a_peer_is_written_over_and_delays_nobody() {
     let left = StoredRow { token: Some(BEFORE), writer: "peer".into(), ..StoredRow::new(of(SEEN)) };
     let writes = written(&takeover(), &[lock_row(None), left]);
     assert_eq!(writes[0], (of(SEEN), WriteKind::InsertOrUpdate, None));
-    // What decides is the lock row alone.
+    // The lock row alone decides.
     let changed = StoredRow { heartbeat: Some(BEFORE), ..lock_row(None) };
     assert!(takeover().judge(LOCK, &[changed]).is_err());
 }
