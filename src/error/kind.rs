@@ -334,6 +334,13 @@ impl Error {
         matches!(self.code(), Some(Code::Aborted | Code::NotFound | Code::FailedPrecondition))
     }
 
+    /// Returns true if a credential is the reason: none could be had, or Spanner refuses this one.
+    pub(crate) fn is_of_credentials(&self) -> bool {
+        let no_credential =
+            self.spanner().is_some_and(google_cloud_spanner::Error::is_authentication);
+        no_credential || self.code() == Some(Code::Unauthenticated)
+    }
+
     /// Returns true if the client has no credential and won't fetch one again.
     pub(crate) fn is_dead_credentials(&self) -> bool {
         self.spanner()

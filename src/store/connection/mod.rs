@@ -3,6 +3,7 @@
 //! A client's channels and tasks live on the runtime that made it and die with that runtime. So a
 //! table that outlives a runtime needs a client per runtime.
 
+mod credentials;
 mod runtime_client;
 mod target;
 
@@ -18,6 +19,7 @@ use crate::batch::{Budget, Channels};
 use crate::error::{Error, Kind, Result};
 use crate::system::{check_io, runtime};
 use crate::term::GivenClient;
+use credentials::SharedCredentials;
 use runtime_client::{Attempts, RuntimeClient, State};
 use target::Target;
 
@@ -49,6 +51,7 @@ struct Own {
     target: Result<Target>,
     /// Locked for moments only, never while anything is sent.
     clients: Mutex<Vec<RuntimeClient>>,
+    credentials: Arc<SharedCredentials>,
     attempts: Arc<Attempts>,
 }
 
@@ -73,8 +76,9 @@ impl Connection {
 
     pub(crate) fn own(database: String, endpoint: Option<String>) -> Connection {
         let (target, budget) = (Target::new(database, endpoint), Arc::new(Budget::new()));
-        let (clients, attempts) = (Mutex::default(), Attempts::new(&budget));
-        Connection::of(Origin::Own(Own { target, clients, attempts }), budget)
+        let (clients, credentials) = (Mutex::default(), Arc::default());
+        let attempts = Attempts::new(&budget);
+        Connection::of(Origin::Own(Own { target, clients, credentials, attempts }), budget)
     }
 
     fn of(origin: Origin, budget: Arc<Budget>) -> Connection {
@@ -135,6 +139,7 @@ impl Connection {
             Ok(State::Failed { error, .. }) => Err(error),
             Ok(State::Gone) => {
                 own.discard(&own_client);
+                own.credentials.forget(runtime.id());
                 Err(own.disconnected())
             }
             Ok(State::Connecting) | Err(_) => Err(Error::timed_out(target.connecting(), limit)),
@@ -179,8 +184,8 @@ impl Connection {
         let Origin::Own(own) = &*self.origin else { return None };
         let begin = || {
             let (runtime, target) = (runtime("spanner")?, own.target.clone()?);
-            let attempts = Arc::clone(&own.attempts);
-            let connecting = async move { attempts.beside(target.connect(limit)).await };
+            let (attempts, shared) = (Arc::clone(&own.attempts), Arc::clone(&own.credentials));
+            let connecting = async move { attempts.beside(target.connect(limit, &shared)).await };
             Ok(RuntimeClient::begin(&runtime, connecting))
         };
         let fresh = match begin() {
@@ -193,7 +198,10 @@ impl Connection {
                 Ok(Box::new(move || connection.replace(fresh)) as Replace)
             }
             State::Failed { error, .. } => Err(error),
-            State::Connecting | State::Gone => Err(own.disconnected()),
+            State::Connecting | State::Gone => {
+                own.credentials.forget(fresh.runtime());
+                Err(own.disconnected())
+            }
         })
     }
 
@@ -237,7 +245,9 @@ impl Own {
         }
         check_io("spanner")?;
         let (attempts, target) = (Arc::clone(&self.attempts), target.clone());
-        let connecting = async move { attempts.first(target.connect(CONNECT_LIMIT)).await };
+        let shared = Arc::clone(&self.credentials);
+        let connecting =
+            async move { attempts.first(target.connect(CONNECT_LIMIT, &shared)).await };
         let client = RuntimeClient::begin(runtime, connecting);
         clients.push(client.clone());
         Ok(client)

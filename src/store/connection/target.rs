@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use google_cloud_auth::credentials::{Builder, Credentials};
 use google_cloud_gax::error::CredentialsError;
 use google_cloud_gax::options::RequestOptions;
 use google_cloud_gax::retry_policy::NeverRetry;
@@ -7,6 +8,7 @@ use google_cloud_spanner::channel_pool::StaticChannelPoolConfig;
 use google_cloud_spanner::client::{DatabaseClient, Spanner, SpannerBuilderExt as _};
 use tokio::time::timeout;
 
+use super::credentials::SharedCredentials;
 use crate::error::{self, Error, Missing, Result};
 
 /// The limit of a request that no loop sends.
@@ -34,7 +36,6 @@ impl Target {
     }
 
     pub(super) fn connecting(&self) -> String {
-        let emulator = || std::env::var(EMULATOR).ok().filter(|endpoint| !endpoint.is_empty());
         let place = match (&self.endpoint, emulator()) {
             (Some(endpoint), _) => endpoint.clone(),
             (None, Some(endpoint)) => format!("{EMULATOR}, which is {endpoint}"),
@@ -43,8 +44,43 @@ impl Target {
         format!("database `{}`: connect to {place}", self.database)
     }
 
-    /// Connects in `limit` at most: credentials, DNS, TLS and a session.
-    pub(super) async fn connect(&self, limit: Duration) -> Result<DatabaseClient> {
+    /// Connects by these credentials in `limit` at most: a token, DNS, TLS and a session.
+    pub(super) async fn connect(
+        &self,
+        limit: Duration,
+        shared: &SharedCredentials,
+    ) -> Result<DatabaseClient> {
+        if self.is_anonymous() {
+            return self.connect_by(None, limit).await;
+        }
+        let connect = |credentials| self.connect_by(Some(credentials), limit);
+        shared.connect(|| self.credentials(), connect).await
+    }
+
+    /// Returns true if the client asks for no credentials: over plain text, and to an emulator.
+    fn is_anonymous(&self) -> bool {
+        match (&self.endpoint, emulator()) {
+            (Some(endpoint), emulator) => {
+                !endpoint.starts_with("https://") || emulator.is_some_and(|it| it == *endpoint)
+            }
+            (None, emulator) => emulator.is_some(),
+        }
+    }
+
+    /// Finds the credentials of the environment, as the client does by itself.
+    fn credentials(&self) -> Result<Credentials> {
+        Builder::default().build().map_err(|error| {
+            let error = CredentialsError::from_source(false, error);
+            let source = google_cloud_spanner::Error::authentication(error);
+            Error::from_read(self.connecting(), source)
+        })
+    }
+
+    async fn connect_by(
+        &self,
+        credentials: Option<Credentials>,
+        limit: Duration,
+    ) -> Result<DatabaseClient> {
         let mut options = RequestOptions::default();
         options.set_retry_policy(NeverRetry);
         options.set_attempt_timeout(limit);
@@ -53,8 +89,11 @@ impl Target {
         if let Some(endpoint) = &self.endpoint {
             builder = builder.with_endpoint(endpoint);
         }
+        if let Some(credentials) = credentials {
+            builder = builder.with_credentials(credentials);
+        }
         let connecting = async {
-            let spanner = builder.build().await.map_err(|error| self.not_built(error))?;
+            let spanner = builder.build().await.map_err(|error| self.not_built(&error))?;
             let client = spanner.database_client(&self.database).with_request_options(options);
             client.build().await.map_err(|error| self.not_opened(error))
         };
@@ -64,14 +103,9 @@ impl Target {
         }
     }
 
-    fn not_built(&self, error: google_cloud_gax::client_builder::Error) -> Error {
-        if error.is_default_credentials() {
-            let error = CredentialsError::from_source(false, error);
-            let source = google_cloud_spanner::Error::authentication(error);
-            return Error::from_read(self.connecting(), source);
-        }
-        // Nothing was sent: the endpoint, or what the environment says of it, is at fault.
-        Error::config(format!("{}: {}", self.connecting(), error::with_causes(&error)))
+    /// Nothing was sent: the endpoint, or what the environment says of it, is at fault.
+    fn not_built(&self, error: &google_cloud_gax::client_builder::Error) -> Error {
+        Error::config(format!("{}: {}", self.connecting(), error::with_causes(error)))
     }
 
     fn not_opened(&self, source: google_cloud_spanner::Error) -> Error {
@@ -82,6 +116,10 @@ impl Target {
             _ => Error::from_read(self.connecting(), source),
         }
     }
+}
+
+fn emulator() -> Option<String> {
+    std::env::var(EMULATOR).ok().filter(|endpoint| !endpoint.is_empty())
 }
 
 /// Accepts `projects/P/instances/I/databases/D`.
