@@ -9,11 +9,12 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::handle::{Spindle, WaiterGuard};
+use super::nesting::{self, Taken, TakenGuard};
 use crate::error::{Error, Kind, ReleaseOutcome, Result, TermEnd};
 use crate::names::subject;
 use crate::runloop::{End, Grant, NotGranted, ReleaseNote, WaitMode};
 use crate::system::runtime;
-use crate::term::Term;
+use crate::term::{Term, say};
 
 /// The longest wait that is accepted.
 const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
@@ -73,7 +74,7 @@ pub(crate) async fn within<T>(
 #[must_use = "dropping a guard releases the lock"]
 pub struct Guard {
     term: Term,
-    end: Option<oneshot::Sender<End>>,
+    end: Option<(oneshot::Sender<End>, TakenGuard)>,
     lock: Spindle,
     _waiter_guard: WaiterGuard,
 }
@@ -88,9 +89,11 @@ impl Spindle {
     /// process that acquires again at once after a release may win over others that wait.
     ///
     /// A caller that has the lock is no exception: one that waits for a second guard, while it has
-    /// the first, waits for itself. Pass the guard on instead. Nothing tells such a call from that of
-    /// another caller who awaits a turn, so it is no error. The text of
-    /// [`acquire_within`](Spindle::acquire_within)'s says that this very instance has the lock.
+    /// the first, waits for itself. Pass the guard on instead. A task of [`lead`](Spindle::lead) that
+    /// asks for the lock that it leads under is refused at once. Elsewhere nothing tells such a call
+    /// from that of another future of the same task, which awaits its turn. So a call by the task
+    /// that took the guard is logged at WARN at once, each minute at most. The text of
+    /// [`acquire_within`](Spindle::acquire_within)'s error says that this very instance has the lock.
     ///
     /// ```no_run
     /// # async fn tick() {}
@@ -117,9 +120,9 @@ impl Spindle {
     ///
     /// At once [`is_config`](Error::is_config) if the settings can't work, or if
     /// [`run`](Spindle::run) was called on this instance: then the loop holds by itself. So, too, if
-    /// there is no tokio runtime for the loop to run on. Later only
-    /// what a change of the set-up alone can mend: [`is_schema`](Error::is_schema) and `is_config`.
-    /// Outages, refused permissions and missing credentials are waited out, because they may pass;
+    /// there is no tokio runtime for the loop to run on, or if a task of [`lead`](Spindle::lead)
+    /// asks for the lock that it leads under. Later only what a change of the set-up alone can mend:
+    /// [`is_schema`](Error::is_schema) and `is_config`. Outages, refused permissions and missing credentials are waited out, because they may pass;
     /// [`health`](Spindle::health) shows them meanwhile, and
     /// [`acquire_within`](Spindle::acquire_within) ends with the last of them.
     ///
@@ -128,7 +131,32 @@ impl Spindle {
     /// Dropping the future withdraws from the queue. If the lock was just won for it, it is
     /// released, as by dropping a guard.
     pub async fn acquire(&self) -> Result<Guard> {
+        self.check_nesting()?;
         self.acquire_in_turn(WaitMode::Waits, None).await
+    }
+
+    /// Refuses a caller that would wait for its own end, and warns one that may.
+    fn check_nesting(&self) -> Result<()> {
+        let (Some(term), Ok(settings)) = (self.term(), self.settings()) else { return Ok(()) };
+        let (lock, id, token) = (&*settings.name, &*settings.id, term.token());
+        if nesting::is_under(&term) {
+            let why = "the task of `lead` has it, so that `acquire` inside of that task waits for the \
+                       task's own end";
+            let cure = "use the term that the task was given";
+            return Err(Error::config(format!("{}: {why}; {cure}", subject(lock))));
+        }
+        if self.shared().taken.is_to_warn(token, settings.clock.now()) {
+            say(|| {
+                tracing::warn!(
+                    lock,
+                    id,
+                    %token,
+                    "this task waits for a guard that it took itself: drop that guard first, or pass \
+                     it on; where another future of the task has it by now, ignore this"
+                );
+            });
+        }
+        Ok(())
     }
 
     /// Acquires as [`acquire`](Spindle::acquire) does, but waits no longer than `limit`.
@@ -215,7 +243,8 @@ impl Spindle {
 impl Guard {
     pub(crate) fn new(lock: Spindle, grant: Grant) -> Guard {
         let _waiter_guard = lock.waiter_guard();
-        Guard { term: grant.term, end: Some(grant.end), lock, _waiter_guard }
+        let taken = Taken::take(&lock.shared().taken, grant.term.token());
+        Guard { term: grant.term, end: Some((grant.end, taken)), lock, _waiter_guard }
     }
 
     /// Releases the lock and says what came of it, within the [release
@@ -238,7 +267,8 @@ impl Guard {
         let (done, released) = oneshot::channel();
         // A message that could not be sent comes back, and must not be kept: it has the sender of
         // the answer.
-        let told = self.end.take().is_some_and(|end| end.send(End::Release { note, done }).is_ok());
+        let end = self.end.take();
+        let told = end.is_some_and(|(end, _)| end.send(End::Release { note, done }).is_ok());
         if told && let Ok(release) = released.await {
             return release;
         }
@@ -254,7 +284,7 @@ impl Guard {
     ///
     /// Once polled, the term ends whether or not the future is dropped.
     pub async fn lapse(mut self) {
-        if let Some(end) = self.end.take() {
+        if let Some((end, _)) = self.end.take() {
             // If nobody hears it, the term is over already.
             let _ = end.send(End::Lapse);
         }

@@ -8,6 +8,7 @@ use spindle_protocol::{Seen, Succession};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::nesting::Taken;
 use crate::error::{Error, Kind, Result, TermEnd};
 use crate::names::check_id;
 use crate::runloop::{Command, Demand, Grant, NotGranted, RowRole, WaitMode, Waiter};
@@ -75,6 +76,7 @@ pub(super) struct Shared {
     pub(super) wanted: Option<watch::Sender<usize>>,
     /// Its one permit is the right to run a task of `lead`, which that task has until it ends.
     pub(super) only_task: Arc<Semaphore>,
+    pub(super) taken: Arc<Taken>,
     pub(super) row_role: RowRole,
 }
 
@@ -153,6 +155,7 @@ impl Spindle {
             started,
             wanted,
             only_task,
+            taken: Arc::default(),
             row_role,
         }))
     }

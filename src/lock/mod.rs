@@ -4,6 +4,7 @@ mod guard;
 mod handle;
 mod lead;
 mod lead_options;
+mod nesting;
 mod once;
 mod rank;
 mod start;

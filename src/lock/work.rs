@@ -8,6 +8,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::guard::Guard;
+use super::nesting;
 use crate::error::{self, Error, Kind, panic_message};
 use crate::term::{Failing, Progress, Term, say};
 
@@ -62,7 +63,7 @@ where
     let stop = guard.cancellation();
     let term = guard.with_cancellation(stop.clone());
     let progress = term.reported().clone();
-    let mut task = tokio::spawn(work(term));
+    let mut task = tokio::spawn(nesting::under(term.clone(), work(term)));
     let why = tokio::select! {
         biased;
         ended = &mut task => return by_itself(ended, guard, orders),

@@ -11,6 +11,7 @@ use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::log::Log;
 use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, World, lock_of, spindle, timed, until};
 
 async fn acquire(lock: &Spindle) -> Guard {
@@ -126,6 +127,44 @@ async fn one_that_waits_for_its_own_guard_is_told_so_when_its_time_is_over() {
     let again = lock.acquire_within(LEASE);
     let (again, _) = tokio::join!(again, guard.release());
     again.unwrap().release().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_waits_for_a_guard_that_it_took_itself_is_warned_at_once_and_others_never() {
+    const WARNING: &str = "waits for a guard that it took itself";
+    let (log, _capturing) = Log::capture();
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    // Also outside of any task.
+    let guard = acquire(&lock).await;
+    let nested = |within: Duration| timeout(within, lock.acquire());
+    let asked = Instant::now();
+    assert!(nested(Duration::from_millis(1)).await.is_err());
+    let warning = log.the(WARNING);
+    assert!(asked.elapsed() < Duration::from_millis(10));
+    let token = guard.token();
+    assert!(warning.says(&format!("lock=job id=a token={token}")), "{warning:?}");
+    assert!(nested(Duration::from_secs(50)).await.is_err());
+    assert_eq!(log.saying(WARNING).len(), 1, "once a minute at most");
+
+    let other = lock.clone();
+    let other = tokio::spawn(async move { drop(other.acquire().await.unwrap()) });
+    sleep(LEASE * 2).await;
+    assert_eq!(log.saying(WARNING).len(), 1, "another task only has to wait");
+    drop(guard);
+    // The loop has heard nothing of the drop yet.
+    let guard = acquire(&lock).await;
+    other.await.unwrap();
+    assert_eq!(log.saying(WARNING).len(), 1, "the guard was gone");
+
+    guard.release().await;
+    let (task, its_own) = (lock.clone(), log.clone());
+    let task = tokio::spawn(async move {
+        let _guard = acquire(&task).await;
+        assert!(timeout(LEASE, task.acquire()).await.is_err());
+        its_own.saying(WARNING).len()
+    });
+    assert_eq!(task.await.unwrap(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -110,6 +110,36 @@ async fn a_task_that_returns_resigns_and_its_result_is_returned() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_that_asks_for_the_lock_that_it_leads_under_is_refused_at_once() {
+    let world = World::start().await;
+    let (lock, beside) = (spindle(&world, "a"), world.table().lock("another").build().unwrap());
+    let (own, cancel) = (lock.clone(), CancellationToken::new());
+    let leading = lead(&lock, &cancel, move |term| {
+        let (own, beside) = (own.clone(), beside.clone());
+        async move {
+            let asked = Instant::now();
+            for refused in [own.acquire().await, own.acquire_within(LEASE).await] {
+                let refused = refused.unwrap_err();
+                assert!(refused.is_config(), "{refused}");
+                let told = "the task of `lead` has it, so that `acquire` inside of that task";
+                assert!(refused.to_string().contains(told), "{refused}");
+            }
+            assert_eq!(asked.elapsed(), Duration::ZERO);
+            let _other = beside.acquire_within(LEASE).await.unwrap();
+            let waits = tokio::spawn(async move { own.acquire().await.unwrap().token() });
+            sleep(LEASE).await;
+            assert!(
+                !waits.is_finished() && !term.is_cancelled(),
+                "it waits for the end of this task"
+            );
+            Ok::<_, Error>((term.token(), waits))
+        }
+    });
+    let (led, waits) = leading.ends().await.unwrap().unwrap();
+    assert!(timeout(EVENTUALLY, waits).await.unwrap().unwrap() > led);
+}
+
+#[tokio::test(start_paused = true)]
 async fn cancelling_stops_the_task_first_and_releases_after_it_has_ended() {
     let world = World::start().await;
     let lock = world.lock("a").stop_limit(LEASE * 4).build().unwrap();
