@@ -10,7 +10,9 @@ use crate::batch::{Budget, Store};
 use crate::error::Result;
 use crate::fleet::{self, Builder, Member, Members, RwLock, Semaphore, ShardCount};
 use crate::lock::{self, LastRun};
-use crate::operate::{self, Checked, Evict, History, LockList, LockState, Observer, Seize};
+use crate::operate::{
+    self, AtExit, Checked, Evict, ExitedInstance, History, LockList, LockState, Observer, Seize,
+};
 use crate::settings::LockBuilder;
 use crate::store::{Database, Table, ddl};
 
@@ -486,6 +488,12 @@ impl LockTable {
         database: &str,
     ) -> Result<Vec<&'static str>> {
         operate::upgrade(&self.0, admin, database).await
+    }
+
+    /// Releases what instances of processes that are gone still hold: for the agent, which knows that they are.
+    #[doc(hidden)]
+    pub async fn release_exited(&self, gone: &[ExitedInstance]) -> Vec<AtExit> {
+        operate::release_exited(&self.0, gone).await
     }
 
     /// Waits until all instances of this table in this process have ended and have released what

@@ -4,6 +4,7 @@ mod check;
 #[cfg(feature = "admin")]
 mod create;
 mod depose;
+mod exited;
 mod history;
 mod inspect;
 mod leader;
@@ -17,6 +18,9 @@ pub use check::Checked;
 #[cfg(feature = "admin")]
 pub(crate) use create::{admin, create, upgrade};
 pub use depose::{Deposed, Evict, Seize};
+pub(crate) use exited::release_exited;
+#[doc(hidden)]
+pub use exited::{AtExit, ExitedInstance};
 #[cfg(all(feature = "__simulation", unix))]
 pub(crate) use history::Walk;
 pub use history::{Cause, History, HistoryEnd, PastTerm};

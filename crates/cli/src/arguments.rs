@@ -385,6 +385,10 @@ pub struct Agent {
     /// Listen on a Unix socket instead, which only this user opens (mode 0600).
     #[arg(long, value_name = "PATH", conflicts_with = "listen")]
     pub socket: Option<PathBuf>,
+    /// With --socket: let this user use it, too, by number; once for each. Root always may. The socket has
+    /// the mode 0666 then, and the kernel tells who connects.
+    #[arg(long, value_name = "UID", requires = "socket")]
+    pub allow_uid: Vec<u32>,
     /// File of a secret that each request must carry, as `Authorization: Bearer SECRET`.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,

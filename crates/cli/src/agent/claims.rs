@@ -52,6 +52,9 @@ pub struct Counts {
     pub lost: u64,
     pub released: u64,
     pub lapsed: u64,
+    pub exited: u64,
+    /// Instances of processes that hold for themselves, at present.
+    pub watched: u64,
 }
 
 pub struct Claims {
@@ -178,6 +181,11 @@ impl Claims {
 
     pub fn counted(&self, count: impl FnOnce(&mut Counts)) {
         count(&mut self.inner().counts);
+    }
+
+    /// Notes so many more, or fewer, instances of processes whose exit is waited for.
+    pub fn watched(&self, more: i64) {
+        self.counted(|counts| counts.watched = counts.watched.saturating_add_signed(more));
     }
 
     fn forget(&self, secret: &str) {

@@ -1,21 +1,25 @@
 //! The life of one claim: the lock is held for a client as long as that one is known to live.
 //!
 //! A client that lets go has its lock released at once. One that is merely gone, or silent, may
-//! still work: its lock is not released, and the lease runs out.
+//! still work: its lock is not released, and the lease runs out. Where the client asks for it, its lock is
+//! released once the kernel says that its process is gone.
 
 use std::future::ready;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse::Event;
 use serde::Serialize;
 use spindle::job::JobOutcome;
+use spindle::operate::ExitedInstance;
 use spindle::{Guard, LockBuilder, ReleaseOutcome, Spindle, Term};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use super::claims::{Claimed, Released};
 use super::event::{Ended, Told, Waiting};
+use super::exits::Client;
 use crate::serve::answers;
 
 /// Holds, or contends, for one client.
@@ -26,6 +30,8 @@ pub struct Holder {
     events: Option<mpsc::Sender<Event>>,
     /// True once the client has left too many events unread.
     is_deaf: bool,
+    /// The client whose exit releases, if it wants that.
+    client: Option<Client>,
 }
 
 /// Why a claim ends.
@@ -34,6 +40,8 @@ enum Over {
     LetGo(Released),
     /// Its connection has ended, or it doesn't read.
     Gone,
+    /// Its process has ended; its connection may be a child's.
+    Exited,
     /// It was not heard for longer than its heartbeat timeout.
     Silent,
     /// The agent ends.
@@ -45,6 +53,7 @@ impl Over {
         match self {
             Over::LetGo(_) => "released",
             Over::Gone => "gone",
+            Over::Exited => "exited",
             Over::Silent => "silent",
             Over::Ending => "ending",
         }
@@ -102,7 +111,12 @@ impl Holder {
         heartbeat_timeout: Option<Duration>,
         events: Option<mpsc::Sender<Event>>,
     ) -> Holder {
-        Holder { claimed, heartbeat_timeout, events, is_deaf: false }
+        Holder { claimed, heartbeat_timeout, events, is_deaf: false, client: None }
+    }
+
+    /// Releases once this client is gone, if there is one.
+    pub fn of(self, client: Option<Client>) -> Holder {
+        Holder { client, ..self }
     }
 
     /// Contends until the client lets go or is gone; after a loss it contends again.
@@ -128,8 +142,15 @@ impl Holder {
         self.ended(reason, None);
     }
 
+    /// Holds for one term.
+    pub async fn hold_once(mut self, guard: Guard) {
+        if let Some(reason) = self.hold(guard).await {
+            self.ended(reason, None);
+        }
+    }
+
     /// Holds until the term is lost, or until this says why the claim is over.
-    pub async fn hold(&mut self, guard: Guard) -> Option<&'static str> {
+    async fn hold(&mut self, guard: Guard) -> Option<&'static str> {
         let term = Term::clone(&guard);
         let mut is_told = false;
         loop {
@@ -160,9 +181,7 @@ impl Holder {
     async fn give_up(&self, guard: Guard, over: Over) -> &'static str {
         let reason = over.reason();
         let Over::LetGo(released) = over else {
-            say_lapses(&guard, &over);
-            guard.lapse().await;
-            self.claimed.claims.counted(|counts| counts.lapsed += 1);
+            self.lapse(guard, over).await;
             return reason;
         };
         let outcome = match guard.release().await {
@@ -173,6 +192,29 @@ impl Holder {
         self.claimed.claims.counted(|counts| counts.released += 1);
         let _ = released.send(outcome);
         reason
+    }
+
+    /// Renews no more. If the kernel says in time that the client is gone, what it held is released after all.
+    async fn lapse(&self, guard: Guard, over: Over) {
+        let (term, claims) = (Term::clone(&guard), Arc::clone(&self.claimed.claims));
+        let is_seen = matches!(over, Over::Gone | Over::Exited) && !self.is_deaf;
+        let client = self.client.clone().filter(|_| is_seen);
+        if client.is_none() {
+            say_lapses(&term, &over);
+        }
+        guard.lapse().await;
+        let Some(client) = client else {
+            claims.counted(|counts| counts.lapsed += 1);
+            return;
+        };
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let instance = ExitedInstance::holder_of(&term);
+            if !client.is_gone(&claims, events, instance).await {
+                say_lapses(&term, &over);
+                claims.counted(|counts| counts.lapsed += 1);
+            }
+        });
     }
 
     /// Runs a job under this id: from `gained` until the client lets go, or until its time is over.
@@ -250,6 +292,7 @@ impl Holder {
             heartbeat_timeout,
             events,
             is_deaf,
+            client,
         } = self;
         if *is_deaf {
             return Over::Gone;
@@ -257,6 +300,12 @@ impl Holder {
         let gone = async {
             match events {
                 Some(events) => events.closed().await,
+                None => std::future::pending().await,
+            }
+        };
+        let exited = async {
+            match client {
+                Some(client) => client.exit.exited().await,
                 None => std::future::pending().await,
             }
         };
@@ -276,6 +325,7 @@ impl Holder {
             biased;
             Some(released) = orders.recv() => Over::LetGo(released),
             () = gone => Over::Gone,
+            () = exited => Over::Exited,
             () = silent => Over::Silent,
             () = claims.over.cancelled() => Over::Ending,
         }
@@ -319,8 +369,6 @@ fn say_lapses(term: &Term, over: &Over) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use spindle::{Database, LockTable};
     use tokio::time::timeout;
 

@@ -5,10 +5,12 @@ mod claims;
 mod deadline;
 mod elector;
 mod event;
+mod exits;
 mod holder;
 mod probes;
 mod request;
 mod routes;
+mod witness;
 
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
@@ -30,7 +32,7 @@ use crate::log;
 use crate::output::Output;
 use crate::place::database;
 use crate::serve::allowed_hosts::AllowedHosts;
-use crate::serve::connections::{Limits, Listener, answer, connections_max};
+use crate::serve::connections::{Limits, Listener, answer};
 use crate::serve::listen;
 use crate::signals::Signals;
 use crate::start::{Start, Waited};
@@ -56,7 +58,7 @@ const LIMITS: Limits = Limits {
 pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitCode> {
     log::begin();
     let database = database(common)?;
-    let admission = Admission::read(agent.token_file.as_deref())?;
+    let admission = Admission::read(agent.token_file.as_deref(), &agent.allow_uid)?;
     let (listener, address) = own_listener(agent).await?;
     // This connection comes back by itself after Spanner has lost its session.
     let table = LockTable::new(&database, &common.table);
@@ -71,7 +73,9 @@ pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitC
         start: Arc::clone(&start),
         probes: Arc::clone(&probes),
         elector: elector.clone(),
-        waiting: Arc::new(Semaphore::new(connections_max() / 4 * 3)),
+        waiting: Arc::new(Semaphore::new(listener.connections_max() / 4 * 3)),
+        database: database.as_str().into(),
+        table: common.table.as_str().into(),
     };
     let allowed = AllowedHosts::new(&agent.allow_host);
     let mut addresses = String::new();
@@ -160,7 +164,10 @@ async fn let_go(claims: &Claims, grace: Duration, signals: &mut Signals) {
 /// Listens where only this host can reach it; says where.
 async fn own_listener(agent: &Agent) -> Result<(Listener, String)> {
     if let Some(path) = &agent.socket {
-        return Ok((Listener::Unix(own_socket(path)?), path.display().to_string()));
+        return Ok((
+            Listener::Unix(own_socket(path, &agent.allow_uid)?),
+            path.display().to_string(),
+        ));
     }
     if !agent.listen.ip().is_loopback() {
         let text = format!("--listen {}: other hosts reach it", agent.listen);
@@ -172,8 +179,9 @@ async fn own_listener(agent: &Agent) -> Result<(Listener, String)> {
     Ok((Listener::Tcp(listener), format!("http://{address}/")))
 }
 
-/// A socket that only this user opens. One that nobody listens on any more is replaced.
-fn own_socket(path: &Path) -> Result<UnixListener> {
+/// A socket that only this user opens, unless others are allowed: then each request's peer is asked for its user.
+/// One that nobody listens on any more is replaced.
+fn own_socket(path: &Path, allowed: &[u32]) -> Result<UnixListener> {
     let refused = |why: String| {
         let text = format!("--socket {}: {why}", path.display());
         Failure::new(Code::Usage, text).cure("name a path in a directory that this user writes to")
@@ -186,7 +194,8 @@ fn own_socket(path: &Path) -> Result<UnixListener> {
         // There is none, or binding says what is wrong.
         Err(_) => {}
     }
-    let before = umask(Mode::from_bits_truncate(0o177));
+    let masked = if allowed.is_empty() { 0o177 } else { 0o111 };
+    let before = umask(Mode::from_bits_truncate(masked));
     let bound = UnixListener::bind(path);
     umask(before);
     bound.map_err(|error| refused(error.to_string()))

@@ -63,9 +63,12 @@ impl Probes {
             ("spindle_agent_lost_total", "Terms that were lost", counts.lost),
             ("spindle_agent_released_total", "Terms whose client let go", counts.released),
             ("spindle_agent_lapsed_total", "Terms whose client was gone or silent", counts.lapsed),
+            ("spindle_agent_exited_total", "Terms released for exited processes", counts.exited),
         ] {
             number(&mut text, name, "counter", help, value);
         }
+        let help = "Instances of processes that are released for should those exit";
+        number(&mut text, "spindle_agent_watched", "gauge", help, counts.watched);
         let mut held = BTreeMap::<&str, u32>::new();
         for claim in &claims {
             *held.entry(&claim.lock).or_default() += u32::from(claim.term().is_some());

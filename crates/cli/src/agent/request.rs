@@ -12,13 +12,15 @@ use spindle::{LockBuilder, LockTable};
 use tokio::time::timeout;
 
 use super::deadline::Reading;
+use super::exits::Client;
 use crate::serve::answers::json;
+use crate::serve::peer::Peer;
 
 /// Bytes of a request's body: 100 long names.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// How long a body may be in coming.
-const BODY_LIMIT: Duration = Duration::from_secs(5);
+pub const BODY_LIMIT: Duration = Duration::from_secs(5);
 
 /// The lease of a request that names none.
 const LEASE: Duration = Duration::from_secs(10);
@@ -51,9 +53,19 @@ pub struct Settings {
     heartbeat_timeout: Option<Duration>,
     #[serde(default)]
     clock: Reading,
+    /// What the client's exit means; without it, nothing.
+    on_exit: Option<OnExit>,
+    /// The client's own number, which says that it has connected itself.
+    pid: Option<u32>,
     /// All other fields: a misspelt one must not be passed over.
     #[serde(flatten)]
     unknown: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OnExit {
+    Release,
 }
 
 #[derive(Debug, Deserialize)]
@@ -120,6 +132,24 @@ impl Settings {
         Ok(self.heartbeat_timeout.or((!has_connection).then(|| self.lease())))
     }
 
+    /// Returns the client whose exit is to release, if it wants that; or why that can't be had.
+    pub fn client(&self, peer: Option<&Peer>) -> Result<Option<Client>> {
+        let (Some(OnExit::Release), pid) = (self.on_exit, self.pid) else {
+            return match self.pid {
+                Some(_) => Err(bad("pid: it goes with on_exit")),
+                None => Ok(None),
+            };
+        };
+        let pid = pid.ok_or_else(|| bad("on_exit: name the pid of the client, too"))?;
+        let exit = peer.ok_or_else(|| no_socket("on_exit"))?.exit(pid).map_err(bad)?;
+        Ok(Some(Client { exit, pid, lease: self.lease() }))
+    }
+
+    /// True if the client's exit is to release.
+    pub fn names_exit(&self) -> bool {
+        self.on_exit.is_some() || self.pid.is_some()
+    }
+
     fn lease(&self) -> Duration {
         self.lease.unwrap_or(LEASE)
     }
@@ -141,6 +171,12 @@ pub async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Resul
         Refusal(StatusCode::PAYLOAD_TOO_LARGE, text)
     })?;
     serde_json::from_slice(&bytes).map_err(|error| bad(format!("body: {error}")))
+}
+
+/// The refusal of what the kernel tells on a Unix socket alone.
+pub fn no_socket(what: &str) -> Refusal {
+    let cure = "start the agent with --socket";
+    bad(format!("{what}: the kernel tells of a peer's exit on a Unix socket alone; {cure}"))
 }
 
 pub fn bad(text: impl Into<String>) -> Refusal {

@@ -9,14 +9,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::response::sse::Event;
 use axum::routing::{delete, get, post};
-use axum::{Router, middleware};
+use axum::{Extension, Router, middleware};
 use serde_json::{Value, json};
 use spindle::{FencingToken, LockState, Term};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::admission::{Admission, admit};
+use super::admission::{Admission, WITNESS, admit};
 use super::claims::{Claims, is_ending};
 use super::deadline::Deadline;
 use super::elector::Elector;
@@ -26,9 +26,11 @@ use super::probes::{self, Probes};
 use super::request::{
     Acquire, LOCKS_MAX, Lead, Refusal, Resign, Result, RunOnce, WAIT_MAX, bad, read,
 };
+use super::witness::witness;
 use crate::record::Record;
 use crate::serve::allowed_hosts::{AllowedHosts, check_host};
 use crate::serve::answers::{self, json as answer};
+use crate::serve::peer::Peer;
 use crate::start::Start;
 
 /// Events that wait for a slow client, for each lock. One that is slower is taken for gone.
@@ -42,6 +44,9 @@ pub struct Shared {
     pub elector: Option<Arc<Elector>>,
     /// Connections that may wait: one is always left for whoever lets go.
     pub waiting: Arc<Semaphore>,
+    /// The table of the locks, as processes that have the agent release for them must name it.
+    pub database: Arc<str>,
+    pub table: Arc<str>,
 }
 
 impl Shared {
@@ -54,7 +59,7 @@ impl Shared {
     }
 
     /// Takes a connection that lasts, until the permit is dropped.
-    fn waits(&self) -> Result<OwnedSemaphorePermit> {
+    pub fn waits(&self) -> Result<OwnedSemaphorePermit> {
         Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| {
             let text = "too many requests wait; start with a higher limit of open files";
             Refusal(StatusCode::SERVICE_UNAVAILABLE, text.to_string())
@@ -72,6 +77,7 @@ pub fn routes(shared: Shared, allowed: AllowedHosts, admission: Admission) -> Ro
         .route("/v1/claims/{claim}/resign", post(resign))
         .route("/v1/claims/{claim}", delete(release))
         .route("/v1/leader", get(leader))
+        .route(WITNESS, post(witness))
         .with_state(shared.clone())
         .merge(probes::routes(shared.probes))
         .fallback(|| async { refuse(StatusCode::NOT_FOUND) })
@@ -85,7 +91,12 @@ fn refuse(status: StatusCode) -> Refusal {
 }
 
 /// Contends for locks, and tells of each until the client lets go or its connection ends.
-async fn lead(State(shared): State<Shared>, headers: HeaderMap, body: Body) -> Result<Response> {
+async fn lead(
+    State(shared): State<Shared>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response> {
     let mut asked: Lead = read(&headers, body).await?;
     let count = asked.locks.len();
     asked.locks.sort();
@@ -94,6 +105,7 @@ async fn lead(State(shared): State<Shared>, headers: HeaderMap, body: Body) -> R
         return Err(bad(format!("locks: name 1 to {LOCKS_MAX} of them, each once")));
     }
     let heartbeat_timeout = asked.settings.heartbeat_timeout(true)?;
+    let client = asked.settings.client(peer.as_deref())?;
     shared.has_started().await?;
     let permit = shared.waits()?;
     let (sender, events) = mpsc::channel(BACKLOG * count);
@@ -101,7 +113,8 @@ async fn lead(State(shared): State<Shared>, headers: HeaderMap, body: Body) -> R
     for name in &asked.locks {
         let lock = asked.settings.builder(&shared.claims.table, name)?.build()?;
         let claimed = shared.claims.claim(name, Some(lock.clone()), Some(&sender))?;
-        holders.push((Holder::new(claimed, heartbeat_timeout, Some(sender.clone())), lock));
+        let holder = Holder::new(claimed, heartbeat_timeout, Some(sender.clone()));
+        holders.push((holder.of(client.clone()), lock));
     }
     for (holder, lock) in holders {
         tokio::spawn(holder.contend(lock));
@@ -110,7 +123,7 @@ async fn lead(State(shared): State<Shared>, headers: HeaderMap, body: Body) -> R
 }
 
 /// Sends events, for as long as the client reads and any holder may tell one. The permit lasts as long.
-fn stream(events: mpsc::Receiver<Event>, permit: OwnedSemaphorePermit) -> Response {
+pub fn stream(events: mpsc::Receiver<Event>, permit: OwnedSemaphorePermit) -> Response {
     answers::stream(ReceiverStream::new(events).map(move |event| {
         let _lasts = &permit;
         event
@@ -118,16 +131,25 @@ fn stream(events: mpsc::Receiver<Event>, permit: OwnedSemaphorePermit) -> Respon
 }
 
 /// Takes a lock for a client that sends heartbeats.
-async fn acquire(State(shared): State<Shared>, headers: HeaderMap, body: Body) -> Result<Response> {
+async fn acquire(
+    State(shared): State<Shared>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response> {
     let asked: Acquire = read(&headers, body).await?;
     if asked.wait > WAIT_MAX {
         return Err(bad(format!("wait: at most {WAIT_MAX:?}; ask again after that")));
     }
     let lock = asked.settings.builder(&shared.claims.table, &asked.lock)?.build()?;
-    let heartbeat_timeout = asked.settings.heartbeat_timeout(false)?;
+    let client = asked.settings.client(peer.as_deref())?;
+    // Its connection lasts as long as the claim, and is the one by which the client's end is known.
+    let stream_of = client.is_some().then(|| mpsc::channel(BACKLOG));
+    let (sender, events) = stream_of.unzip();
+    let heartbeat_timeout = asked.settings.heartbeat_timeout(sender.is_some())?;
     shared.has_started().await?;
-    let _permit = shared.waits()?;
-    let claimed = shared.claims.claim(&asked.lock, Some(lock.clone()), None)?;
+    let permit = shared.waits()?;
+    let claimed = shared.claims.claim(&asked.lock, Some(lock.clone()), sender.as_ref())?;
     let acquiring = async {
         if asked.wait.is_zero() {
             return lock.try_acquire().await;
@@ -147,9 +169,12 @@ async fn acquire(State(shared): State<Shared>, headers: HeaderMap, body: Body) -
     let held = held(&term, Some(&claimed.secret));
     claimed.claim.heard();
     claimed.claim.set_term(Some(term));
-    let mut holder = Holder::new(claimed, heartbeat_timeout, None);
-    tokio::spawn(async move { holder.hold(guard).await });
-    Ok(answer(StatusCode::OK, &held))
+    let holder = Holder::new(claimed, heartbeat_timeout, sender).of(client);
+    tokio::spawn(holder.hold_once(guard));
+    Ok(match events {
+        Some(events) => stream(events, permit),
+        None => answer(StatusCode::OK, &held),
+    })
 }
 
 /// Runs a job unless another node does, or lately did; the client runs it once it is told.
@@ -161,6 +186,9 @@ async fn run_once(
     let asked: RunOnce = read(&headers, body).await?;
     if asked.settings.lease.is_some() {
         return Err(bad("lease: a run has none, since it is over after at_most"));
+    }
+    if asked.settings.names_exit() {
+        return Err(bad("on_exit: a run is kept for at_most, or until its claim is deleted"));
     }
     let mut lock = asked.settings.builder(&shared.claims.table, &asked.lock)?;
     if let Some(limit) = asked.start_limit {

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -15,6 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
+
+use super::peer::Peer;
 
 /// How long a request may be in coming, the first one of a connection and each that follows.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
@@ -49,17 +51,32 @@ trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
+/// A connection, and the process at its other end where the kernel tells it.
+type Accepted = (Box<dyn Connection>, Option<Peer>);
+
 impl Listener {
-    async fn accept(&self) -> io::Result<Box<dyn Connection>> {
+    async fn accept(&self) -> io::Result<Accepted> {
         Ok(match self {
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
                 // An event is small, and must not wait for the next.
                 stream.set_nodelay(true)?;
-                Box::new(stream)
+                (Box::new(stream), None)
             }
-            Listener::Unix(listener) => Box::new(listener.accept().await?.0),
+            Listener::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let peer = Peer::of(&stream)?;
+                (Box::new(stream), Some(peer))
+            }
         })
+    }
+
+    /// The connections that may be open at a time: each to a Unix socket takes a file for its peer, too.
+    pub fn connections_max(&self) -> usize {
+        match self {
+            Listener::Tcp(_) => connections_max(),
+            Listener::Unix(_) => connections_max() / 2,
+        }
     }
 }
 
@@ -82,12 +99,16 @@ pub async fn answer(
         .header_read_timeout(REQUEST_LIMIT)
         .max_buf_size(REQUEST_BYTES_MAX)
         .keep_alive(limits.keep_alive);
-    let count = connections_max();
+    let count = listener.connections_max();
     let free = Arc::new(Semaphore::new(count));
-    while let Some((stream, permit)) =
+    while let Some(((stream, peer), permit)) =
         end.run_until_cancelled(next(&listener, &free)).await.flatten()
     {
-        let service = TowerToHyperService::new(routes.clone());
+        let routes = match peer {
+            Some(peer) => routes.clone().layer(Extension(peer)),
+            None => routes.clone(),
+        };
+        let service = TowerToHyperService::new(routes);
         let connection = http.serve_connection(TokioIo::new(stream), service);
         let end = end.clone();
         tokio::spawn(async move {
@@ -122,7 +143,7 @@ async fn too_old(limits: Limits) {
 async fn next(
     listener: &Listener,
     free: &Arc<Semaphore>,
-) -> Option<(Box<dyn Connection>, OwnedSemaphorePermit)> {
+) -> Option<(Accepted, OwnedSemaphorePermit)> {
     let permit = Arc::clone(free).acquire_owned().await.ok()?;
     loop {
         match listener.accept().await {

@@ -5,6 +5,7 @@ pub mod answers;
 pub mod connections;
 pub mod gauges;
 mod lanes;
+pub mod peer;
 mod poller;
 mod routes;
 
