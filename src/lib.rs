@@ -199,6 +199,7 @@ mod system;
 mod table;
 mod term;
 mod token;
+mod witness;
 
 /// Google's client, at the exact version that this library is built on.
 pub use google_cloud_spanner;

@@ -74,6 +74,8 @@ pub(crate) enum Kind {
     Unstoppable { lock: String },
     /// Nothing answers on the client that was given, and nobody can replace it.
     DeadClient { lock: String, lasting: Duration, last: Error },
+    /// No agent of this table listens, which would release should this process die.
+    NoAgent { socket: String, why: String },
     /// The background loop ought to have run by now.
     Stalled { lock: String, overdue: Duration },
     /// The task that ran under the lock returned an error, reported no progress, or ended.

@@ -75,6 +75,7 @@ impl fmt::Display for Error {
                 "lock `{lock}`: the client that was given has been of no use for {lasting:?}; \
                  {CLIENT_HINT}: {last}"
             ),
+            Kind::NoAgent { socket, why } => write!(f, "agent at `{socket}`: {why}"),
             Kind::Stalled { lock, overdue } => write!(
                 f,
                 "lock `{lock}`: the background loop ought to have run {overdue:?} ago; its runtime is \

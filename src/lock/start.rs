@@ -86,7 +86,13 @@ impl Spindle {
         let row_role = self.shared().row_role.clone();
         let runs = self.shared().table.loops.subscribe();
         let (table, release_info) = (&self.shared().table, Arc::default());
+        let registration = table.registration(&settings.name).map(Arc::new);
+        if let Some(registration) = &registration {
+            published.is_of_process();
+            published.health_record().is_left_to(registration.trouble());
+        }
         let row = BatchedRow::new(table, &settings, row_role, Arc::clone(&release_info));
+        let row = row.registered(registration.clone());
         let looping: Loop = match settings.rank.clone().zip(wanted) {
             None => {
                 let driver = Driver::new(row, settings, published, inbox, random::draw());
@@ -103,6 +109,9 @@ impl Spindle {
         };
         runtime.spawn(async move {
             looping.await;
+            if let Some(registration) = registration {
+                registration.is_over();
+            }
             drop(runs);
             // Nobody waits any more if it can't be delivered.
             let _ = done.send(Ok(()));

@@ -16,6 +16,7 @@ use crate::error::Outcome;
 use crate::settings::Settings;
 use crate::store::Table;
 use crate::system::random;
+use crate::witness::Registration;
 
 /// An act under way, and then how it ended.
 pub(crate) type UnderWay = Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -45,6 +46,8 @@ struct Batched {
     /// True if it was polled before.
     has_looked: AtomicBool,
     role: RowRole,
+    /// Tells the agent of this instance, before it first begins a term.
+    registration: Option<Arc<Registration>>,
 }
 
 impl BatchedRow {
@@ -68,6 +71,15 @@ impl BatchedRow {
         BatchedRow(Arc::new(Batched { writer_row, release_info, role, ..row }))
     }
 
+    /// Registers its instance before the first attempt to begin a term leaves.
+    pub(crate) fn registered(mut self, registration: Option<Arc<Registration>>) -> BatchedRow {
+        // Nobody else has it yet.
+        if let Some(row) = Arc::get_mut(&mut self.0) {
+            row.registration = registration;
+        }
+        self
+    }
+
     /// Returns the row of an ordinary lock, in the batcher of this handle.
     #[cfg(all(feature = "__simulation", unix))]
     pub(crate) fn of(handle: BatchHandle, settings: &Settings) -> BatchedRow {
@@ -84,6 +96,7 @@ impl BatchedRow {
             release_info: Arc::default(),
             has_looked: AtomicBool::default(),
             role: RowRole::Lock,
+            registration: None,
         }
     }
 }
@@ -93,7 +106,15 @@ impl LockRow for BatchedRow {
     /// room for what another needs.
     fn carry_out(&self, act: Act, limit: Duration) -> UnderWay {
         let row = &self.0;
+        let registering = row.registering(&act, limit);
         match (row.change(&act), &row.role) {
+            (Some(change), _) if registering.is_some() => {
+                let (handle, patience) = (row.handle.clone(), row.patience);
+                Box::pin(async move {
+                    OptionFuture::from(registering).await;
+                    handle.send(OpKind::Change(change), limit, patience).await
+                })
+            }
             (Some(change), _) => {
                 Box::pin(row.handle.send(OpKind::Change(change), limit, row.patience))
             }
@@ -118,6 +139,18 @@ impl Batched {
     fn change(&self, act: &Act) -> Option<Change> {
         let info = self.release_info.lock().unwrap_or_else(PoisonError::into_inner);
         self.role.change(act, &self.holder, info.as_deref())
+    }
+
+    /// Registers the instance with the agent, if the act is its first attempt to begin a term.
+    fn registering(
+        &self,
+        act: &Act,
+        limit: Duration,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let (Act::Insert { writer } | Act::Takeover { writer, .. }) = act else { return None };
+        let registration = self.registration.as_ref()?;
+        // However long it takes, half of the time is the attempt's.
+        registration.begins(writer.nonce()?.instance, limit / 2)
     }
 
     /// Polls the row.

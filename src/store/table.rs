@@ -1,7 +1,8 @@
 //! A lock table, and what all who use it in this process share.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use spindle_protocol::{Answer, Change, StoredRow, Timestamp};
@@ -12,6 +13,7 @@ use super::spanner::Spanner;
 use crate::batch::{Batchers, Budget, Store, Verdict};
 use crate::error::{Outcome, Result};
 use crate::names::{check_lock_name, check_table_name};
+use crate::witness::{Place, Registration, Witness};
 
 /// A lock table in a database.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub(crate) struct Table {
     pub(crate) reads: watch::Sender<BTreeMap<String, usize>>,
     /// Each loop of an instance has a receiver, for as long as it runs.
     pub(crate) loops: watch::Sender<()>,
+    /// The agent that is to release what this process holds, should it die.
+    pub(crate) agent: OnceLock<Place>,
 }
 
 impl Table {
@@ -35,7 +39,20 @@ impl Table {
         let spanner = Arc::new(Spanner { connection, name: Arc::clone(&name) });
         let store = Arc::clone(&spanner) as Arc<dyn Store>;
         let (reads, loops) = (watch::Sender::default(), watch::Sender::new(()));
-        Table { name, store, spanner, batchers, reads, loops }
+        Table { name, store, spanner, batchers, reads, loops, agent: OnceLock::new() }
+    }
+
+    /// Has the agent that listens at `socket` release what this process holds, should it die. The first one counts.
+    pub(crate) fn release_on_exit(&self, socket: PathBuf) {
+        let database = self.spanner.connection.database().map(str::to_string);
+        // A second call changes nothing.
+        let _ = self.agent.set(Place { socket, database, table: Arc::clone(&self.name) });
+    }
+
+    /// Returns the registration of an instance of this process with the agent, if there is to be one.
+    pub(crate) fn registration(&self, lock: &Arc<str>) -> Option<Registration> {
+        let witness = Witness::of(self.agent.get()?);
+        Some(Registration::new(witness, Arc::clone(lock)))
     }
 
     /// Returns what all that is sent by the library itself is charged to (I8).

@@ -76,6 +76,10 @@ pub enum Failing {
     /// The task of [`lead`](crate::Spindle::lead): it returned an error, reported no progress, or
     /// still blocks its thread after it was told to stop. Or it ended the `lead` by itself.
     Task,
+    /// The agent that is to release should the process die
+    /// ([`release_on_exit`](crate::LockTable::release_on_exit)): none listens, or one of another table. The lock
+    /// works as ever, and the instance is ready.
+    Agent,
 }
 
 /// Something that stands in the way of an instance.
@@ -146,7 +150,7 @@ impl Health {
 }
 
 impl Trouble {
-    /// Returns true for a single request that got no answer, or not the one that was wanted.
+    /// Returns true for a single request that got no answer, or not the one that was wanted; and for an agent.
     fn is_harmless(&self) -> bool {
         is_harmless(self.what, self.count)
     }
@@ -154,5 +158,5 @@ impl Trouble {
 
 /// A request that fails is repeated in time; the second failure in a row says more.
 pub(super) fn is_harmless(what: Failing, count: u64) -> bool {
-    matches!(what, Failing::Reads | Failing::Writes) && count < 2
+    what == Failing::Agent || matches!(what, Failing::Reads | Failing::Writes) && count < 2
 }

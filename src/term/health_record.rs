@@ -1,5 +1,6 @@
 //! Keeps what an instance does and what fails: for its health, and for its log.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use spindle_protocol::Moment;
@@ -9,6 +10,9 @@ use super::silence::{DeadClient, Silence};
 use crate::error::{Error, Kind};
 use crate::system::Clock;
 use crate::token::FencingToken;
+
+/// What keeps the agent of the host from releasing for this process, as whoever speaks to it notes.
+pub(crate) type AgentTrouble = Arc<Mutex<Option<Failure>>>;
 
 /// How often the log repeats a failure that lasts.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
@@ -25,6 +29,8 @@ pub(crate) struct HealthRecord {
     task: Option<Failure>,
     /// What a client that was given leaves without an answer; none on connections of the library's own.
     silence: Option<Silence>,
+    /// What fails without harm to the lock.
+    agent: AgentTrouble,
     wanted: bool,
     /// How many calls of `lead` are under way.
     leads: usize,
@@ -83,6 +89,7 @@ impl HealthRecord {
             writes: None,
             task: None,
             silence: None,
+            agent: AgentTrouble::default(),
             wanted: false,
             leads: 0,
             led: None,
@@ -94,6 +101,11 @@ impl HealthRecord {
     /// Notes that its requests go over a client that was given.
     pub(crate) fn depends_on(&mut self, silence: Silence) {
         self.silence = Some(silence);
+    }
+
+    /// Notes that an agent is to release for this process, should it die.
+    pub(crate) fn is_left_to(&mut self, agent: AgentTrouble) {
+        self.agent = agent;
     }
 
     /// Notes that the loop was started, and ought to run before long.
@@ -195,7 +207,9 @@ impl HealthRecord {
             None => Role::Idle,
         };
         let trouble = self.stalled(lock).or_else(|| match role {
-            Role::StandsBy | Role::Holds(_) => self.dead_client(lock).or_else(|| self.failing()),
+            Role::StandsBy | Role::Holds(_) => {
+                self.dead_client(lock).or_else(|| self.failing()).or_else(|| self.without_agent())
+            }
             Role::Idle => {
                 let (since, error) = self.led.clone()?;
                 let lasting = self.clock.now().since(since);
@@ -213,6 +227,14 @@ impl HealthRecord {
             .min_by_key(|(what, failure)| (is_harmless(*what, failure.count), failure.since))?;
         let lasting = now.since(failure.since);
         Some(Trouble { what, lasting, count: failure.count, error: failure.error.clone() })
+    }
+
+    /// Returns what keeps the agent from releasing: nothing else is the matter.
+    fn without_agent(&self) -> Option<Trouble> {
+        let failure = self.agent.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let Failure { since, error, count, .. } = failure;
+        let lasting = self.clock.now().since(since);
+        Some(Trouble { what: Failing::Agent, lasting, count, error })
     }
 
     fn stalled(&self, lock: &str) -> Option<Trouble> {
@@ -257,6 +279,8 @@ impl HealthRecord {
             Failing::Loop => None,
             // It shows by the failures of requests.
             Failing::Client => None,
+            // Whoever speaks to the agent notes it.
+            Failing::Agent => None,
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::system::Clock;
 use crate::token::FencingToken;
 
 pub use health::{Failing, Health, Role, Trouble};
-pub(crate) use health_record::{Failure, FailureLine};
+pub(crate) use health_record::{AgentTrouble, Failure, FailureLine};
 pub(crate) use log::{Log, say};
 pub(crate) use origin::origin;
 pub(crate) use published::Published;

@@ -27,6 +27,8 @@ mod agent_programs;
 mod answers;
 #[path = "program/demo.rs"]
 mod demo;
+#[path = "program/exits.rs"]
+mod exits;
 #[path = "program/fleets.rs"]
 mod fleets;
 #[path = "program/hostile.rs"]

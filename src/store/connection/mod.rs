@@ -90,6 +90,14 @@ impl Connection {
         &self.budget
     }
 
+    /// Returns the path of the database. A client that was given doesn't tell it.
+    pub(crate) fn database(&self) -> Option<&str> {
+        match &*self.origin {
+            Origin::Given { .. } => None,
+            Origin::Own(own) => own.target.as_ref().ok().map(|target| target.database.as_str()),
+        }
+    }
+
     /// Returns what is known of the answers of a given client, which can't be replaced.
     pub(crate) fn given_client(&self) -> Option<&Arc<GivenClient>> {
         match &*self.origin {

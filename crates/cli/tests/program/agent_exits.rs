@@ -1,7 +1,8 @@
 //! `spindle agent` and clients that exit: what they held is released once the kernel knows that they are gone.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -32,18 +33,20 @@ pub struct OnSocket {
 
 impl OnSocket {
     pub async fn start(world: &World, name: &str) -> OnSocket {
-        let name = format!("spindle-{}-{name}.sock", std::process::id());
-        let socket = std::env::temp_dir().join(name);
-        let running = OnSocket::running(world, &socket).await;
+        OnSocket::at(world, own_path(name), &[]).await
+    }
+
+    pub async fn at(world: &World, socket: PathBuf, arguments: &[&str]) -> OnSocket {
+        let mut command = world.program(&["agent", "--socket"]);
+        command.arg(&socket).args(arguments).stderr(Stdio::inherit());
+        let mut running = Running::start(command);
+        assert!(running.line().await.starts_with("Listens on"));
         OnSocket { socket, running }
     }
 
-    async fn running(world: &World, socket: &Path) -> Running {
-        let mut command = world.program(&["agent", "--socket"]);
-        command.arg(socket).stderr(Stdio::inherit());
-        let mut running = Running::start(command);
-        assert!(running.line().await.starts_with("Listens on"));
-        running
+    pub async fn killed(mut self) {
+        self.running.signal(Signal::SIGKILL);
+        self.running.code().await;
     }
 
     /// What the agent answers, to its end.
@@ -72,17 +75,28 @@ impl Drop for OnSocket {
     }
 }
 
+/// A socket's path that no other test has.
+pub fn own_path(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("spindle-{}-{name}.sock", std::process::id()))
+}
+
+/// A process of this test's own program, in which one part of it runs alone.
+pub fn in_a_process(part: &str, variables: &[(&str, &OsStr)]) -> Running {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", part, "--ignored", "--nocapture", "--test-threads=1"]);
+    command.envs(variables.iter().copied()).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    Running::start(command)
+}
+
 /// A process of this test's own program that talks to the agent.
 struct Client(Running);
 
 impl Client {
     fn start(agent: &OnSocket, request: &str) -> Client {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "agent_exits::a_client_in_a_process_of_its_own", "--ignored"]);
-        command.args(["--nocapture", "--test-threads=1"]).kill_on_drop(true);
-        command.env("CLIENT_SOCKET", &agent.socket).env("CLIENT_REQUEST", request);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        Client(Running::start(command))
+        let variables =
+            [("CLIENT_SOCKET", agent.socket.as_os_str()), ("CLIENT_REQUEST", request.as_ref())];
+        Client(in_a_process("agent_exits::a_client_in_a_process_of_its_own", &variables))
     }
 
     /// One that leads through the agent.
@@ -108,18 +122,11 @@ impl Client {
     }
 
     async fn told(&mut self, order: &str) {
-        let stdin = self.0.child.stdin.as_mut().unwrap();
-        stdin.write_all(format!("{order}\n").as_bytes()).await.unwrap();
+        self.0.told(order).await;
     }
 
-    /// The next line that contains this.
     async fn says(&mut self, text: &str) -> String {
-        loop {
-            let line = self.0.line().await;
-            if line.contains(text) {
-                return line;
-            }
-        }
+        self.0.says(text).await
     }
 
     /// The data of the next event of this name.

@@ -10,7 +10,7 @@ use spindle::{CancellationToken, Database, LockTable, RunHandle, Spindle, TermCh
 use spindle_emulator::engine::{Mutation, Timestamp, WriteKind};
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use spindle_protocol::{Nonce, Writer};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
@@ -222,6 +222,22 @@ impl Running {
                 byte => line.push(byte),
             }
         }
+    }
+
+    /// The next line that contains this.
+    pub async fn says(&mut self, text: &str) -> String {
+        loop {
+            let line = self.line().await;
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    /// Writes a line to it.
+    pub async fn told(&mut self, line: &str) {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        stdin.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
 
     pub fn signal(&self, signal: Signal) {
