@@ -118,6 +118,11 @@ impl LockBuilder {
         LockBuilder { name: key, is_reserved, rank, preempts, ..self.clone() }
     }
 
+    /// Writes no text of its user's into the row.
+    pub(crate) fn without_info(self) -> LockBuilder {
+        LockBuilder { info: None, ..self }
+    }
+
     /// Says if the library itself asks again for what another instance failed at.
     pub(crate) fn repeats(mut self, is_repeat: bool) -> LockBuilder {
         self.is_repeat = is_repeat;

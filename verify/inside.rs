@@ -20,7 +20,8 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{
-    self, Budget, Channels, Charge, CommitOutcome, Snapshot, TakeOver, Ticks, Verdict, judge,
+    self, Budget, Channels, Charge, Columns, CommitOutcome, Snapshot, TakeOver, Ticks, Verdict,
+    judge,
 };
 use crate::error::Error;
 pub use crate::operate::{Past, Version};
@@ -212,13 +213,19 @@ impl<S: Store> batch::Store for Simulated<S> {
         &self,
         keys: Vec<Arc<str>>,
         ranges: Vec<(String, String)>,
+        columns: Columns,
         limit: Duration,
     ) -> BoxFuture<'_, Result<Snapshot, Error>> {
         async move {
             let flow = self.flow();
             let read = within(limit, flow.read(keys, ranges)).await;
             self.ended(&flow, read.as_ref().err());
-            read.map(|(rows, read_at)| Snapshot { rows, read_at })
+            read.map(|(mut rows, read_at)| {
+                if columns == Columns::ButInfo {
+                    rows.iter_mut().for_each(|row| row.info = None);
+                }
+                Snapshot { rows, read_at }
+            })
         }
         .boxed()
     }

@@ -23,5 +23,5 @@ mod window;
 pub(crate) use budget::{Budget, Charge, Repeats};
 pub(crate) use handle::{BatchHandle, Batchers};
 pub(crate) use op::OpKind;
-pub(crate) use store::{Channels, CommitOutcome, Snapshot, Store, TakeOver, Verdict};
+pub(crate) use store::{Channels, Columns, CommitOutcome, Snapshot, Store, TakeOver, Verdict};
 pub(crate) use ticks::Ticks;

@@ -1,6 +1,6 @@
 //! One request with the acts of many locks, and the answer to each of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use google_cloud_gax::error::rpc::Code;
 use spindle_protocol::{Answer, Change, Observation, StoredRow};
 
 use super::op::{Class, Op, OpKind};
-use super::store::{CommitOutcome, Snapshot, Store, Verdict};
+use super::store::{Columns, CommitOutcome, Snapshot, Store, Verdict};
 use super::together::Batch;
 use crate::error::{Error, Outcome, Result};
 
@@ -51,7 +51,7 @@ pub(crate) async fn send(store: &dyn Store, batch: &Batch, limit: Duration) -> R
     match batch.class {
         Class::Polls => {
             let keys = ops.iter().map(|op| Arc::clone(&op.lock)).collect();
-            observed(ops, store.rows(keys, Vec::new(), limit).await)
+            observed(ops, store.rows(keys, Vec::new(), Columns::ButInfo, limit).await)
         }
         Class::Heartbeats | Class::Releases | Class::Begins => {
             let changes: Vec<(Arc<str>, Change)> = changes(ops);
@@ -75,11 +75,8 @@ fn observed(ops: &[Arc<Op>], read: Result<Snapshot>) -> Response {
     };
     let rows: HashMap<&str, &StoredRow> = rows.iter().map(|row| (&*row.key, row)).collect();
     let outcome = |op: &Arc<Op>| {
-        let found = rows.get(&*op.lock);
-        let row = found.map(|row| row.row());
-        let answer = Answer::Observed(Observation { row, read_at, wait: Duration::ZERO });
-        let is_seized = found.is_some_and(|row| row.is_seized());
-        Some(Outcome { is_seized, ..Outcome::of(answer) })
+        let row = rows.get(&*op.lock).map(|row| row.row());
+        Some(Outcome::of(Answer::Observed(Observation { row, read_at, wait: Duration::ZERO })))
     };
     let commit = CommitOutcome::Applied { at: read_at };
     Response { outcomes: ops.iter().map(outcome).collect(), reply: Reply::Answered, commit }
@@ -104,7 +101,9 @@ fn unread(ops: &[Arc<Op>], error: &Error) -> Response {
 
 /// Says to each act what the transaction means for it.
 fn judged(ops: &[Arc<Op>], verdict: Verdict) -> Response {
-    let Verdict { refused, commit, error, .. } = verdict;
+    let Verdict { refused, found, commit, error } = verdict;
+    let seized = found.iter().filter(|row| row.is_seized()).map(|row| &*row.key);
+    let seized: HashSet<&str> = seized.collect();
     let is_alone = ops.len() == 1;
     let of_the_rest = |op: &Op| {
         let answer = match (commit, &op.kind) {
@@ -123,7 +122,10 @@ fn judged(ops: &[Arc<Op>], verdict: Verdict) -> Response {
     let outcomes = ops.iter().zip(refused);
     let outcomes = outcomes.map(|(op, refused)| match refused {
         Some(rejection) => Some(Outcome::of(Answer::Rejected(rejection))),
-        None => of_the_rest(op),
+        None => {
+            let is_seized = seized.contains(&*op.lock);
+            of_the_rest(op).map(|outcome| Outcome { is_seized, ..outcome })
+        }
     });
     Response { outcomes: outcomes.collect(), reply: Reply::of(error.as_ref()), commit }
 }

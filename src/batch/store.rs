@@ -12,12 +12,13 @@ use crate::error::{Error, Outcome, Result};
 
 /// A lock table. Each call is sent once; a single row is a batch of one.
 pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Reads the rows of these keys and ranges at one timestamp; those that exist come back in any
-    /// order. The end of a range is no part of it.
+    /// Reads these columns of the rows of these keys and ranges at one timestamp; those that exist come
+    /// back in any order. The end of a range is no part of it.
     fn rows(
         &self,
         keys: Vec<Arc<str>>,
         ranges: Vec<(String, String)>,
+        columns: Columns,
         limit: Duration,
     ) -> BoxFuture<'_, Result<Snapshot>>;
 
@@ -51,6 +52,14 @@ pub(crate) enum Channels {
     /// Each by one of several, and which one nobody knows. The client was given then, and a fresh flow
     /// is one more request by it that was answered.
     Many,
+}
+
+/// The columns of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Columns {
+    All,
+    /// All but `info`: a text of its holder's own, which may be long, and decides nothing.
+    ButInfo,
 }
 
 /// The answer to a read of many rows.
@@ -149,6 +158,7 @@ pub(super) mod tests {
             &self,
             _: Vec<Arc<str>>,
             _: Vec<(String, String)>,
+            _: Columns,
             limit: Duration,
         ) -> BoxFuture<'_, Result<Snapshot>> {
             let snapshot = Snapshot { rows: Vec::new(), read_at: Timestamp(1) };

@@ -9,7 +9,7 @@ use super::kind::Error;
 pub(crate) struct Outcome {
     pub(crate) answer: Answer,
     pub(crate) error: Option<Error>,
-    /// True if a poll found a row that says that it was seized.
+    /// True if its transaction found a row that says that it was seized.
     pub(crate) is_seized: bool,
 }
 

@@ -45,7 +45,7 @@ impl<T> Builder<T> {
     }
 
     /// Sets a text in the rows of this process, such as an address; at most 4 KiB. The other
-    /// members read that of a member. As [`LockBuilder::info`].
+    /// members read that of a member, and the rows of its shards have none. As [`LockBuilder::info`].
     pub fn info(mut self, info: impl Into<String>) -> Builder<T> {
         self.lock = self.lock.info(info);
         self

@@ -84,7 +84,8 @@ impl Controller {
         dropped: CancellationToken,
     ) -> Result<Controller> {
         let Sharing { member, name, count, restart, weight, view } = sharing;
-        let lock = member.settings_of_rows().clone();
+        // The member's own row has its text. In each shard's row, every poll would read it.
+        let lock = member.settings_of_rows().clone().without_info();
         let shares = shares_prefix(member.group(), name);
         let declares = Declaration { count: *count, weight: *weight, ran_out: false };
         let own = lock.for_row(format!("{shares}{}", member.id()));

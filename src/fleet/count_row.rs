@@ -9,7 +9,7 @@ use spindle_protocol::{Answer, Change, Row};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::batch::{Charge, Repeats};
+use crate::batch::{Charge, Columns, Repeats};
 use crate::error::{Error, Kind, Result};
 use crate::names::shard_count_key;
 use crate::store::membership::poll_in_turn;
@@ -76,7 +76,8 @@ impl CountRow {
 
     /// Reads the row once.
     pub(super) async fn read(&self) -> Result<Option<Row>> {
-        let found = poll_in_turn(&self.table, &self.reads, &[&self.key], &[]).await?;
+        let found =
+            poll_in_turn(&self.table, &self.reads, &[&self.key], &[], Columns::ButInfo).await?;
         Ok(found.rows.into_iter().next().map(|full| full.row()))
     }
 

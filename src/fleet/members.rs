@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use spindle_protocol::{StoredRow, Timestamp};
 
+use crate::batch::Columns;
 use crate::error::Result;
 use crate::names::{check_part, check_table_name, members_prefix};
 use crate::operate::Polls;
@@ -84,7 +85,7 @@ impl Members {
     pub async fn list(&self) -> Result<Vec<MemberState>> {
         check_table_name(&self.table.name)?;
         check_part("group", &self.group)?;
-        let found = poll(&self.table, &[], &[&members_prefix(&self.group)]).await?;
+        let found = poll(&self.table, &[], &[&members_prefix(&self.group)], Columns::All).await?;
         let (rows, read_at) = (found.rows.into_iter(), found.read_at);
         Ok(rows.filter_map(|full| MemberState::of(full, read_at)).collect())
     }

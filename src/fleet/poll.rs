@@ -9,7 +9,7 @@ use spindle_protocol::fleet::{
 use spindle_protocol::{Row, StoredRow, Timestamp};
 
 use super::count_row::CountRow;
-use crate::batch::{Repeats, Snapshot};
+use crate::batch::{Columns, Repeats, Snapshot};
 use crate::error::Result;
 use crate::names::number;
 use crate::store::Table;
@@ -55,7 +55,7 @@ impl ShardRows {
 
     pub(super) async fn poll(&self) -> Result<Polled> {
         let prefixes = [&*self.shares, &*self.shards];
-        let rows = poll_in_turn(&self.table, &self.repeats, &[], &prefixes).await?;
+        let rows = poll_in_turn(&self.table, &self.repeats, &[], &prefixes, Columns::All).await?;
         let Snapshot { rows, read_at } = rows;
         let (shard_rows, shares): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.key.starts_with(&self.shards));
@@ -110,7 +110,8 @@ impl ShardRows {
     /// held.
     pub(super) async fn has_own_run_out(&self, id: &str) -> Result<Option<bool>> {
         let key = self.share_key(id);
-        let found = poll_in_turn(&self.table, &self.repeats, &[&key], &[]).await?;
+        let found =
+            poll_in_turn(&self.table, &self.repeats, &[&key], &[], Columns::ButInfo).await?;
         let Some(row) = found.rows.first().map(StoredRow::row) else { return Ok(Some(false)) };
         let ran_out = self.ran_out_at(&row);
         Ok(match ran_out {

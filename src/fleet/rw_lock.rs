@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use super::failures::Failures;
 use super::rw_guards::{ReadGuard, Reading, WriteGuard};
+use crate::batch::Columns;
 use crate::error::Result;
 use crate::lock::{Spindle, within};
 use crate::names::{check_part, readers_prefix, subject, writer_key};
@@ -231,7 +232,7 @@ impl RwLock {
         let Ok(turn) = Arc::clone(&self.0.queue).try_write_owned() else { return Ok(None) };
         self.0.writers.begins();
         let Inner { table, writer_row, readers, settings, .. } = &*self.0;
-        let found = poll(table, &[writer_row], &[readers]).await?;
+        let found = poll(table, &[writer_row], &[readers], Columns::ButInfo).await?;
         let lease = settings.timing.lease;
         if found.rows.iter().any(|full| taken_until(&full.row(), lease, found.read_at).is_some()) {
             return Ok(None);

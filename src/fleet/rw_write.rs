@@ -10,7 +10,7 @@ use tokio::time::{sleep, sleep_until};
 
 use super::rw_guards::{Reading, WriteGuard};
 use super::rw_lock::{Inner, RwLock};
-use crate::batch::{Charge, Repeats};
+use crate::batch::{Charge, Columns, Repeats};
 use crate::error::{Error, Result};
 use crate::lock::{Guard, Spindle};
 use crate::names::subject;
@@ -161,7 +161,7 @@ impl RwLock {
     /// Polls the readers, and commits a second time if there are none.
     async fn try_second(&self, stopped: &Stopped) -> Result<Tried> {
         let Inner { table, writer_row, readers: prefix, settings, .. } = &*self.0;
-        let found = poll(table, &[writer_row], &[prefix]).await?;
+        let found = poll(table, &[writer_row], &[prefix], Columns::ButInfo).await?;
         let (mut seen_row, mut readers) = (None, Vec::new());
         for full in found.rows {
             if full.key == *writer_row {

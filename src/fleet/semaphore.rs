@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use super::failures::Failures;
 use super::permit::Permit;
 use super::pool::{PermitSlot, Pool};
-use crate::batch::{Repeats, Snapshot};
+use crate::batch::{Columns, Repeats, Snapshot};
 use crate::error::{Error, Result};
 use crate::lock::within;
 use crate::names::{check_part, number, permits_prefix, subject};
@@ -254,7 +254,8 @@ impl Semaphore {
             () = sleep_until(*poll_at) => {}
         }
         let prefixes = [&*self.0.prefix];
-        let polled = poll_in_turn(&self.0.table, &self.0.repeats, &[], &prefixes).await;
+        let polled =
+            poll_in_turn(&self.0.table, &self.0.repeats, &[], &prefixes, Columns::ButInfo).await;
         let polled = polled.map(|found| self.free_in(&found));
         let pause = match polled {
             Ok((free, next)) => {
@@ -284,7 +285,7 @@ impl Semaphore {
 
     /// Returns the permits that are free, and how long it is until the next lease is over.
     async fn poll(&self) -> Result<(Vec<usize>, Duration)> {
-        Ok(self.free_in(&poll(&self.0.table, &[], &[&self.0.prefix]).await?))
+        Ok(self.free_in(&poll(&self.0.table, &[], &[&self.0.prefix], Columns::ButInfo).await?))
     }
 
     fn free_in(&self, found: &Snapshot) -> (Vec<usize>, Duration) {

@@ -4,6 +4,7 @@ use google_cloud_spanner::key;
 use google_cloud_spanner::key::{Key, KeyRange, KeySet};
 use spindle_protocol::{StoredRow, Timestamp};
 
+use crate::batch::Columns;
 use crate::error::Result;
 use crate::store::{REQUEST_LIMIT, Table, despite_others};
 
@@ -53,7 +54,8 @@ impl Table {
         rows_max: i64,
     ) -> Result<(Vec<StoredRow>, Timestamp)> {
         let doing = || format!("table `{}`: read its rows", self.name);
-        let page = self.spanner.read(keys, Some(rows_max), REQUEST_LIMIT, doing).await?;
+        let page =
+            self.spanner.read(keys, Some(rows_max), Columns::All, REQUEST_LIMIT, doing).await?;
         Ok((page.rows, page.read_at))
     }
 }

@@ -83,8 +83,6 @@ pub(crate) struct Driver<R> {
     answers: Answers,
     /// True if the last write lost a race to another transaction.
     was_aborted: bool,
-    /// True if the last poll found a row that says that it was seized.
-    is_seized: bool,
     /// The row that the last attempt displaces, and whether it says so.
     displaced: Option<(Row, bool)>,
     namesake: Namesake,
@@ -155,7 +153,6 @@ impl<R: LockRow> Driver<R> {
             act: ("observe", Failing::Reads),
             answers: Answers::default(),
             was_aborted: false,
-            is_seized: false,
             displaced: None,
             namesake: Namesake::default(),
             leaving: None,
@@ -333,7 +330,7 @@ impl<R: LockRow> Driver<R> {
         match &act {
             Act::Observe => self.waiters.poll_begins(now),
             Act::Insert { .. } => self.displaced = None,
-            Act::Takeover { seen, .. } => self.displaced = Some((seen.clone(), self.is_seized)),
+            Act::Takeover { seen, .. } => self.displaced = Some((seen.clone(), false)),
             Act::Heartbeat { .. } | Act::Release { .. } => {}
         }
         if self.act.1 == Failing::Writes {
@@ -352,7 +349,9 @@ impl<R: LockRow> Driver<R> {
         }
         if let Answer::Observed(observation) = &answer {
             self.published.observed(observation);
-            self.is_seized = is_seized;
+        }
+        if let Some((_, was_seized)) = &mut self.displaced {
+            *was_seized |= is_seized;
         }
         let is_releasing = self.instance.is_releasing();
         match &mut self.leaving {

@@ -27,7 +27,7 @@ use super::row::{self, mutation};
 use super::schema;
 use super::transact::transact;
 use crate::batch::judge::{judge, reads};
-use crate::batch::{Channels, Charge, CommitOutcome, Snapshot, Store, TakeOver, Verdict};
+use crate::batch::{Channels, Charge, Columns, CommitOutcome, Snapshot, Store, TakeOver, Verdict};
 use crate::error::{Error, Result};
 use crate::names::{check_table_name, subject};
 use crate::term::say;
@@ -50,6 +50,7 @@ impl Store for Spanner {
         &self,
         keys: Vec<Arc<str>>,
         ranges: Vec<(String, String)>,
+        columns: Columns,
         limit: Duration,
     ) -> BoxFuture<'_, Result<Snapshot>> {
         let rows_max = (!ranges.is_empty()).then_some(ROWS_MAX);
@@ -59,7 +60,7 @@ impl Store for Spanner {
             ([], [lock]) => format!("lock `{lock}`: read its row"),
             ([], locks) => format!("{} locks: read their rows", locks.len()),
         };
-        self.read(key_set, rows_max, limit, doing).boxed()
+        self.read(key_set, rows_max, columns, limit, doing).boxed()
     }
 
     fn transact(
@@ -140,16 +141,19 @@ impl Spanner {
         self.connection.client(limit).await
     }
 
-    /// Reads rows with all columns, in the order of their keys.
+    /// Reads rows in the order of their keys.
     pub(crate) async fn read(
         &self,
         keys: KeySet,
         rows_max: Option<i64>,
+        columns: Columns,
         limit: Duration,
         doing: impl Fn() -> String,
     ) -> Result<Snapshot> {
         let timed = self.ready(limit).await?;
-        let request = row::request(&self.name, all_columns(), keys, rows_max, timed.limit);
+        let columns =
+            all_columns().filter(|name| columns == Columns::All || *name != Column::Info.name());
+        let request = row::request(&self.name, columns, keys, rows_max, timed.limit);
         let (rows, read_at) = self.answer(&timed, request, &doing).await?;
         let read_at = read_at.map(row::timestamp);
         let read_at = read_at.ok_or_else(|| without_read_timestamp(&doing()))?;

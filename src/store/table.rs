@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::connection::Connection;
 use super::spanner::Spanner;
-use crate::batch::{Batchers, Budget, Store, Verdict};
+use crate::batch::{Batchers, Budget, Columns, Store, Verdict};
 use crate::error::{Outcome, Result};
 use crate::names::{check_lock_name, check_table_name};
 use crate::witness::{Place, Registration, Witness};
@@ -72,7 +72,7 @@ impl Table {
         lock: &str,
         limit: Duration,
     ) -> Result<(Option<StoredRow>, Timestamp)> {
-        let found = self.store.rows(vec![lock.into()], Vec::new(), limit).await?;
+        let found = self.store.rows(vec![lock.into()], Vec::new(), Columns::All, limit).await?;
         Ok((found.rows.into_iter().next(), found.read_at))
     }
 

@@ -62,7 +62,8 @@ async fn an_instance_asks_slowly_until_the_table_has_its_columns_and_then_begins
         let requests = world.spanner.requests();
         requests.reset();
         sleep(LEASE * 6).await;
-        assert!((5..=15).contains(&requests.total()), "in a minute: {:?}", requests.each());
+        // A poll names no `info`. So where that is missing the begin is told, by three requests with its poll.
+        assert!((5..=20).contains(&requests.total()), "in a minute: {:?}", requests.each());
         world.alter(&upgrade);
         let (_, took) = timed(a.holds()).await;
         assert!(took <= LEASE * 2, "{took:?}");

@@ -29,6 +29,7 @@ struct State {
     swallowed_alone: AtomicU64,
     is_cut: AtomicBool,
     accepted: AtomicU64,
+    brought: AtomicU64,
     sessions: Mutex<BTreeSet<String>>,
 }
 
@@ -88,6 +89,11 @@ impl Line {
         self.state.accepted.load(Ordering::SeqCst)
     }
 
+    /// Returns how many bytes of the server's it has carried.
+    pub fn brought(&self) -> u64 {
+        self.state.brought.load(Ordering::SeqCst)
+    }
+
     /// Returns true if this session was made through it.
     pub fn has_made(&self, session: &str) -> bool {
         self.state.sessions.lock().unwrap().contains(session)
@@ -102,16 +108,27 @@ impl State {
             stream.set_nodelay(true).unwrap();
         }
         let ((from_near, to_near), (from_far, to_far)) = (near.into_split(), far.into_split());
-        tokio::join!(self.pass(from_near, to_far, number), self.pass(from_far, to_near, number));
+        let there = AtomicU64::new(0);
+        tokio::join!(
+            self.pass(from_near, to_far, number, &there),
+            self.pass(from_far, to_near, number, &self.brought)
+        );
     }
 
-    async fn pass(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, number: u64) {
+    async fn pass(
+        &self,
+        mut from: OwnedReadHalf,
+        mut to: OwnedWriteHalf,
+        number: u64,
+        passed: &AtomicU64,
+    ) {
         let mut bytes = vec![0; 1 << 16];
         while let Ok(read @ 1..) = from.read(&mut bytes).await {
             if self.swallows(number) {
                 continue;
             }
             self.note_session(&bytes[..read]);
+            passed.fetch_add(read as u64, Ordering::SeqCst);
             if to.write_all(&bytes[..read]).await.is_err() {
                 return;
             }

@@ -44,6 +44,7 @@ mod on_google;
 mod once;
 mod outages;
 mod permits;
+mod polls;
 mod postgresql;
 mod rank;
 mod readers_and_writers;

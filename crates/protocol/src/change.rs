@@ -152,7 +152,11 @@ const HEARTBEAT: &[Column] = &[Column::Heartbeat, Column::Token, Column::Writer]
 const RELEASE: &[Column] = &[Column::Token, Column::Writer, Column::Displaced];
 
 /// The columns that identify one heartbeat of one term, and its takeover row.
-const TAKEOVER: &[Column] = &[Column::Heartbeat, Column::Token, Column::Writer, Column::Displaced];
+const REMOVE: &[Column] = &[Column::Heartbeat, Column::Token, Column::Writer, Column::Displaced];
+
+/// The same, and what says that the row was seized: that is told, and decides nothing.
+const TAKEOVER: &[Column] =
+    &[Column::Heartbeat, Column::Token, Column::Writer, Column::Displaced, Column::Info];
 
 impl Act {
     /// Returns the change that the act asks for; none for an observation.
@@ -197,7 +201,7 @@ impl Change {
                 Reads { keys: lock_and(&[]), columns: HEARTBEAT }
             }
             Change::Remove { takeovers, .. } => {
-                Reads { keys: lock_and(takeovers), columns: TAKEOVER }
+                Reads { keys: lock_and(takeovers), columns: REMOVE }
             }
             Change::BeginRead { writer_row, .. } => {
                 Reads { keys: lock_and(std::slice::from_ref(writer_row)), columns: HEARTBEAT }

@@ -7,7 +7,7 @@ use spindle_protocol::fleet::{Contest, Life, Ranked, Standing as Joined};
 use spindle_protocol::{Act, Answer, StoredRow, Timestamp};
 use tokio::time::{Instant, timeout};
 
-use crate::batch::{Repeats, Snapshot, Ticks};
+use crate::batch::{Columns, Repeats, Snapshot, Ticks};
 use crate::error::{Error, Outcome, Result};
 use crate::names::subject;
 use crate::runloop::{BatchedRow, LockRow, UnderWay};
@@ -104,7 +104,7 @@ impl Judge {
 
     /// Reads the rows of all members, the gone ones' too.
     async fn read(&self) -> Result<Snapshot> {
-        poll_in_turn(&self.table, &self.repeats, &[], &[&self.members]).await
+        poll_in_turn(&self.table, &self.repeats, &[], &[&self.members], Columns::All).await
     }
 
     /// Reads the members: all rows, and those of the live ones that declare a rank, and count.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use spindle_protocol::fleet::{Life, Standing, joins};
 use spindle_protocol::{Row, StoredRow, Timestamp};
 
-use crate::batch::{Charge, Repeats, Snapshot};
+use crate::batch::{Charge, Columns, Repeats, Snapshot};
 use crate::error::Result;
 use crate::names::looks_like_takeover_row;
 use crate::store::{REQUEST_LIMIT, Table};
@@ -18,18 +18,24 @@ pub(crate) async fn poll_in_turn(
     repeats: &Repeats,
     keys: &[&str],
     prefixes: &[&str],
+    columns: Columns,
 ) -> Result<Snapshot> {
-    repeats.send(table.budget(), Charge::Read, poll(table, keys, prefixes)).await
+    repeats.send(table.budget(), Charge::Read, poll(table, keys, prefixes, columns)).await
 }
 
 /// Reads the rows of these keys, and all rows with these prefixes, each of which ends with `/`; no
 /// takeover rows.
-pub(crate) async fn poll(table: &Table, keys: &[&str], prefixes: &[&str]) -> Result<Snapshot> {
+pub(crate) async fn poll(
+    table: &Table,
+    keys: &[&str],
+    prefixes: &[&str],
+    columns: Columns,
+) -> Result<Snapshot> {
     let keys = keys.iter().map(|key| Arc::from(*key)).collect();
     // `0` is the character after `/`.
     let end = |prefix: &str| format!("{}0", prefix.trim_end_matches('/'));
     let ranges = prefixes.iter().map(|prefix| (prefix.to_string(), end(prefix))).collect();
-    let Snapshot { rows, read_at } = table.store.rows(keys, ranges, REQUEST_LIMIT).await?;
+    let Snapshot { rows, read_at } = table.store.rows(keys, ranges, columns, REQUEST_LIMIT).await?;
     let is_takeover = |row: &StoredRow| row.is_takeover() && looks_like_takeover_row(&row.key);
     let rows = rows.into_iter().filter(|row| !is_takeover(row)).collect();
     Ok(Snapshot { rows, read_at })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use spindle_protocol::{Change, Row, Timestamp};
 
 use super::poll::{poll, taken_until};
-use crate::batch::{Charge, CommitOutcome, Snapshot};
+use crate::batch::{Charge, Columns, CommitOutcome, Snapshot};
 use crate::error::Error;
 use crate::names::subject;
 use crate::store::{REQUEST_LIMIT, Table};
@@ -28,7 +28,8 @@ pub(crate) fn tidy_pause() -> Duration {
 /// Finds the rows with this prefix of those that have been gone for long, and deletes them. A failure
 /// is left to the next time.
 pub(crate) async fn search_and_tidy(table: &Table, prefix: &str, lease: Duration) {
-    let (doing, polling) = (|| subject(prefix), async { poll(table, &[], &[prefix]).await });
+    let (doing, polling) =
+        (|| subject(prefix), async { poll(table, &[], &[prefix], Columns::ButInfo).await });
     let found = table.budget().tidying(doing, Charge::Read, REQUEST_LIMIT, polling).await;
     if let Ok(found) = found {
         tidy(table, &found, lease).await;
