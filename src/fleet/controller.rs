@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, OptionFuture};
 use spindle_protocol::fleet::{Count, CountNamed, CountStep, Declaration, Share, Step};
 use spindle_protocol::{Row, Succession, Timestamp};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -209,6 +211,8 @@ impl Controller {
         Fut: Future<Output = ()> + Send + 'static,
     {
         let mut next_poll = Instant::now();
+        // It may take seconds, in which shards come and go.
+        let mut tidying = OptionFuture::from(None);
         loop {
             tokio::select! {
                 biased;
@@ -218,11 +222,21 @@ impl Controller {
                     self.finished(ended);
                     continue;
                 }
+                Some(()) = &mut tidying => {
+                    tidying = None.into();
+                    continue;
+                }
                 () = sleep_until(next_poll) => {}
             }
             let Some(polled) = self.unless_ended(self.rows.poll()).await else { return Ok(()) };
             let pause = match polled {
-                Ok(polled) => self.act(polled, task).await?,
+                Ok(polled) => {
+                    let pause = self.act(&polled, task).await?;
+                    if let Some(begun) = self.tidy(polled) {
+                        tidying = Some(begun).into();
+                    }
+                    pause
+                }
                 Err(error) => self.pause_after(&error),
             };
             next_poll = Instant::now() + pause;
@@ -230,7 +244,7 @@ impl Controller {
     }
 
     /// Acts by a poll. Returns the pause before the next one.
-    async fn act<F, Fut>(&mut self, polled: Polled, task: &Arc<F>) -> Result<Duration>
+    async fn act<F, Fut>(&mut self, polled: &Polled, task: &Arc<F>) -> Result<Duration>
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
@@ -240,7 +254,7 @@ impl Controller {
             say(|| tracing::info!(lock, failures, "the shards can be read again"));
         }
         self.view.polled(&polled.view);
-        if let ByCount::Pause(pause) = self.follow_count(&polled).await {
+        if let ByCount::Pause(pause) = self.follow_count(polled).await {
             self.view.settles(false, &self.meter);
             return Ok(pause);
         }
@@ -257,7 +271,6 @@ impl Controller {
             let next = Succession::Successor { id: to, grace: self.share.promise() };
             self.tasks.leave(shard, next);
         }
-        self.tidy(&polled).await;
         // A little later than the change that it waits for, and not at the same time as the others.
         let spread = (self.poll / 4).min(POLL_PAUSE_MIN);
         let jitter = spread.mul_f64(random::draw::<f64>());
@@ -363,15 +376,16 @@ impl Controller {
         random::jittered(pause.max(self.poll))
     }
 
-    /// Deletes the rows of those that are long gone; one member does it for all.
-    async fn tidy(&mut self, polled: &Polled) {
-        let first = polled.view.members.iter().map(|member| &*member.id).min();
-        let was_read = !polled.shares.rows.is_empty();
-        if was_read && first == Some(self.member.id()) && self.tidied.elapsed() >= TIDY_INTERVAL {
+    /// Begins to delete the rows of those that are long gone; one member does it for all.
+    fn tidy(&mut self, polled: Polled) -> Option<BoxFuture<'static, ()>> {
+        let Polled { view, shares, .. } = polled;
+        let first = view.members.iter().map(|member| &*member.id).min();
+        let is_due = self.tidied.elapsed() >= TIDY_INTERVAL && first == Some(self.member.id());
+        (is_due && !shares.rows.is_empty()).then(|| {
             self.tidied = Instant::now();
-            let tidying = tidy(&self.rows.table, &polled.shares, self.rows.lease);
-            self.unless_ended(tidying).await;
-        }
+            let (table, lease) = (Arc::clone(&self.rows.table), self.rows.lease);
+            async move { tidy(&table, &shares, lease).await }.boxed()
+        })
     }
 
     /// Leaves. Its shards are promised to nobody else: whoever they went to may be leaving, too.

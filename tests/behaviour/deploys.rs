@@ -182,15 +182,29 @@ async fn shards_are_kept_for_a_member_whose_tasks_end_by_the_services_own_shutdo
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_member_that_tidies_leaves_at_once_though_that_is_slow() {
-    let (fleet, mut workers) = Fleet::at_rest(&["a"], 1, LEASE).await;
+/// Has the first member delete the row of one that is long dead, which takes for ever.
+async fn tidies_slowly(fleet: &Fleet) {
     let dead = "spindle:share:orders/partitions/dead";
     let term = "dead#0123456789abcdef-1";
     fleet.world.write(cells(dead, &[("heartbeat", PAST), ("token", PAST), ("writer", term)])).await;
     let slow = Fault::on(Rpc::Commit).key(dead).effect(Effect::Stall);
     let slow = fleet.world.spanner.inject(slow);
     until("the row of the dead is being deleted", || (slow.hits() > 0).then_some(())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_tidies_takes_shards_meanwhile() {
+    let (fleet, mut workers) = Fleet::at_rest(&FOUR[..2], SHARDS, LEASE).await;
+    tidies_slowly(&fleet).await;
+    workers.remove(1).leave().await;
+    let ((), took) = timed(fleet.all_are_of("a")).await;
+    assert!(took <= POLL * 2 + REST, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_tidies_leaves_at_once_though_that_is_slow() {
+    let (fleet, mut workers) = Fleet::at_rest(&["a"], 1, LEASE).await;
+    tidies_slowly(&fleet).await;
     let ((), took) = timed(workers.remove(0).leave()).await;
     assert!(took <= REST, "{took:?}");
 }
