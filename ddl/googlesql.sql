@@ -6,4 +6,5 @@ CREATE TABLE locktable (
   lease_ms INT64,
   info STRING(MAX),
   displaced TIMESTAMP,
+  next STRING(MAX),
 ) PRIMARY KEY (name)

@@ -2,3 +2,4 @@
 ALTER TABLE locktable ADD COLUMN lease_ms bigint;
 ALTER TABLE locktable ADD COLUMN info text;
 ALTER TABLE locktable ADD COLUMN displaced timestamptz;
+ALTER TABLE locktable ADD COLUMN next text;

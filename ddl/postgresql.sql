@@ -6,5 +6,6 @@ CREATE TABLE locktable (
   lease_ms bigint,
   info text,
   displaced timestamptz,
+  next text,
   PRIMARY KEY (name)
 )

@@ -2,6 +2,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_protocol::line::Standing;
 use spindle_protocol::{LEASE_MAX, Timing};
 
 use crate::error::{Error, Result};
@@ -71,6 +72,7 @@ pub(crate) struct Settings {
     /// True if the library itself asks again for what another instance failed at.
     pub(crate) is_repeat: bool,
     pub(crate) rank: Option<Rank>,
+    pub(crate) standing: Standing,
     pub(crate) clock: Clock,
 }
 
@@ -394,7 +396,9 @@ impl LockBuilder {
         let stop_limit = self.stop_limit.unwrap_or(timing.release_limit.min(STOP_LIMIT_MAX));
         check_limit("stop limit", stop_limit, LEASE_MAX).map_err(refusal)?;
         let rank = self.rank(&id)?;
+        let standing = if rank.is_some() { Standing::Aside } else { Standing::Plain };
         Ok(Settings {
+            standing,
             name: self.name.as_str().into(),
             rank,
             id: id.into(),

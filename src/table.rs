@@ -46,7 +46,7 @@ impl LockTable {
     /// It is one statement, without a semicolon, as Google's clients take it. Other
     /// implementations of the same table share the first four columns, and don't mind the others:
     /// `lease_ms` is the holder's own lease, `info` what the holder says of itself, `displaced` the token
-    /// that its term displaced. A table needs all of them, and so does a role that uses it.
+    /// that its term displaced, `next` who waits for it first. A table needs all of them, and so does a role that uses it.
     pub const DDL: &str = ddl::GOOGLESQL;
 
     /// The same statement for a database of the PostgreSQL dialect.

@@ -12,6 +12,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use google_cloud_gax::error::rpc::{Code, Status};
 pub use rustix::time::ClockId;
+use spindle_protocol::line::Standing;
 use spindle_protocol::{
     Act, Answer, Change, Column, StoredRow, Succession, Timestamp, Timing, Write,
 };
@@ -366,6 +367,7 @@ impl Member {
             stop_limit,
             is_repeat: false,
             rank: None,
+            standing: Standing::Plain,
             clock,
         };
         let settings = Arc::new(settings);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::Code;
+use spindle_protocol::line::Place;
 use spindle_protocol::{Answer, Change, Observation, StoredRow};
 
 use super::op::{Class, Op, OpKind};
@@ -75,8 +76,11 @@ fn observed(ops: &[Arc<Op>], read: Result<Snapshot>) -> Response {
     };
     let rows: HashMap<&str, &StoredRow> = rows.iter().map(|row| (&*row.key, row)).collect();
     let outcome = |op: &Arc<Op>| {
-        let row = rows.get(&*op.lock).map(|row| row.row());
-        Some(Outcome::of(Answer::Observed(Observation { row, read_at, wait: Duration::ZERO })))
+        let found = rows.get(&*op.lock);
+        let row = found.map(|row| row.row());
+        let next = found.and_then(|row| Place::of(row));
+        let answer = Answer::Observed(Observation { row, next, read_at, wait: Duration::ZERO });
+        Some(Outcome::of(answer))
     };
     let commit = CommitOutcome::Applied { at: read_at };
     Response { outcomes: ops.iter().map(outcome).collect(), reply: Reply::Answered, commit }

@@ -85,8 +85,9 @@ impl Spindle {
     /// The first call starts the instance's loop, on the runtime that it is called on. The loop
     /// contends while somebody waits or holds and rests otherwise. So a process in which many wait
     /// polls no more than one in which one waits. They get the lock one after the other in the
-    /// order of their calls. Between two of them other processes have a poll interval to take it. A
-    /// process that acquires again at once after a release may win over others that wait.
+    /// order of their calls. Between two of them the lock goes to the process that has waited longest,
+    /// if others wait at all: a process that acquires again at once after a release waits in its turn. A
+    /// process that has begun to wait and is gone may cost the others two poll intervals, once.
     ///
     /// A caller that has the lock is no exception: one that waits for a second guard, while it has
     /// the first, waits for itself. Pass the guard on instead. A task of [`lead`](Spindle::lead) that

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use futures_channel::mpsc;
+use spindle_protocol::line::Standing;
 use spindle_protocol::{Seen, Succession};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -127,9 +128,13 @@ impl Spindle {
 
     pub(crate) fn in_role(
         table: Arc<Table>,
-        settings: Result<Settings>,
+        mut settings: Result<Settings>,
         row_role: RowRole,
     ) -> Spindle {
+        if let (Ok(settings), RowRole::Reader(_) | RowRole::Writer(_)) = (&mut settings, &row_role)
+        {
+            settings.standing = Standing::Aside;
+        }
         let (commands, inbox) = mpsc::unbounded();
         let (clock, name) = match &settings {
             Ok(settings) => (settings.clock.clone(), Arc::clone(&settings.name)),

@@ -87,7 +87,9 @@ impl Table {
         let cells = Column::ALL.map(|column| match column {
             Column::Heartbeat | Column::Token => (column, Cell::CommitTimestamp),
             Column::Writer => (column, Cell::Text(String::new())),
-            Column::LeaseMs | Column::Info | Column::Displaced => (column, Cell::Null),
+            Column::LeaseMs | Column::Info | Column::Displaced | Column::Next => {
+                (column, Cell::Null)
+            }
         });
         let (key, kind) = (PROBE_NAME.to_string(), WriteKind::Update);
         let write = Write { key, kind, cells: cells.into() };

@@ -125,7 +125,7 @@ mod tests {
                 lease: Some(lease),
             };
             let wait = Duration::ZERO;
-            Observation { row: Some(row), read_at: Timestamp(read_at), wait }
+            Observation { row: Some(row), next: None, read_at: Timestamp(read_at), wait }
         };
         let is_young = |observation| term_of(&observation, 7).map(|(_, is_young)| is_young);
         assert_eq!(is_young(seen(1_050, 1_000, 1_100, 7)), Some(false));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use spindle_protocol::line::id_of;
 use spindle_protocol::{Named, Row, StoredRow, Timestamp};
 
 use crate::lock::LastRun;
@@ -181,7 +182,7 @@ fn holding(row: &Row, asked_at: Timestamp, lease: Duration) -> Holding {
         Named::Successor(to)
             if row.is_released() && row.lease.is_none_or(|grace| row.token + grace > asked_at) =>
         {
-            Holding::Promised { to: to.to_string() }
+            Holding::Promised { to: id_of(to).to_string() }
         }
         Named::Cooldown if row.is_released() && row.token + lease > asked_at => {
             Holding::Cooldown { remaining: (row.token + lease).since(asked_at) }

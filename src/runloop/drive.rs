@@ -38,6 +38,9 @@ const TICKS_PER_LEASE: u32 = 10;
 const OVERDUE_MIN: Duration = Duration::from_secs(1);
 const OVERDUE_MAX: Duration = Duration::from_secs(10);
 
+/// The act that takes a place in line.
+const MARK: &str = "mark";
+
 /// When a loop wants the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
@@ -132,6 +135,7 @@ impl<R: LockRow> Driver<R> {
         let now = settings.clock.now();
         let nonce = random.random();
         let instance = Instance::new(&settings.id, nonce, timing, now);
+        let instance = instance.standing(settings.standing);
         let log = Log::new(Arc::clone(&settings.name), Arc::clone(&settings.id));
         let meter = Meter::new(&settings.name);
         Driver {
@@ -331,7 +335,7 @@ impl<R: LockRow> Driver<R> {
             Act::Observe => self.waiters.poll_begins(now),
             Act::Insert { .. } => self.displaced = None,
             Act::Takeover { seen, .. } => self.displaced = Some((seen.clone(), false)),
-            Act::Heartbeat { .. } | Act::Release { .. } => {}
+            Act::Heartbeat { .. } | Act::Release { .. } | Act::Mark { .. } => {}
         }
         if self.act.1 == Failing::Writes {
             self.answers.sends(now);
@@ -341,6 +345,9 @@ impl<R: LockRow> Driver<R> {
     }
 
     fn answered(&mut self, outcome: Outcome) -> Event {
+        if self.act.0 == MARK {
+            return self.marked(outcome);
+        }
         let Outcome { answer, error, is_seized, .. } = outcome;
         let now = self.settings.clock.now();
         self.meter.answered(error.as_ref(), now);
@@ -403,6 +410,16 @@ impl<R: LockRow> Driver<R> {
         Event::Answer(answer)
     }
 
+    /// Takes note of what became of a place in line. It is a hint: whatever became of it says nothing of
+    /// the lock, and no failure of it is told to those who wait.
+    fn marked(&mut self, outcome: Outcome) -> Event {
+        let Outcome { answer, error, .. } = outcome;
+        let now = self.settings.clock.now();
+        self.meter.answered(error.as_ref(), now);
+        self.log.answered(MARK, answer_name(&answer));
+        Event::Answer(answer)
+    }
+
     /// Returns true if another transaction went before, which is contact, and usual once. Writes that lose
     /// again and again fail: a transaction that stays open in the way of a term ends it.
     fn lost_a_usual_race(&mut self, error: &Error) -> bool {
@@ -422,7 +439,9 @@ impl<R: LockRow> Driver<R> {
     fn is_free(&self, answer: &Answer) -> bool {
         let Answer::Observed(Observation { row, read_at, .. }) = answer else { return false };
         let Settings { id, timing, .. } = &*self.settings;
-        row.as_ref().is_none_or(|row| row.vacant_from(id, timing.lease) <= *read_at)
+        row.as_ref().is_none_or(|row| {
+            self.instance.is_promised(row) || row.vacant_from(id, timing.lease) <= *read_at
+        })
     }
 
     /// True if the row is protected for somebody else: there is nothing to do but to wait.
@@ -625,6 +644,7 @@ fn names(act: &Act) -> (&'static str, Failing) {
         Act::Takeover { .. } => ("takeover", Failing::Writes),
         Act::Heartbeat { .. } => ("heartbeat", Failing::Writes),
         Act::Release { .. } => ("release", Failing::Writes),
+        Act::Mark { .. } => (MARK, Failing::Reads),
     }
 }
 

@@ -323,7 +323,7 @@ mod tests {
             lease: None,
         };
         let (row, read_at, wait) = (Some(row), Timestamp(3), Duration::ZERO);
-        Answer::Observed(Observation { row, read_at, wait })
+        Answer::Observed(Observation { row, next: None, read_at, wait })
     }
 
     #[test]

@@ -76,6 +76,7 @@ fn decode(found: &Row, columns: &[String]) -> Result<StoredRow, google_cloud_spa
         lease_ms: place("lease_ms").map(|at| found.get(at)).transpose()?.flatten(),
         info: text("info")?,
         displaced: time("displaced")?,
+        next: text("next")?,
     })
 }
 

@@ -297,6 +297,7 @@ fn doing(changes: &[(Arc<str>, Change)]) -> String {
                 Change::Takeover { .. } => "take it over",
                 Change::Heartbeat { .. } | Change::KeepWriting { .. } => "heartbeat",
                 Change::Release { .. } | Change::EndWriting { .. } => "release",
+                Change::Mark { .. } => "stand in line",
                 Change::Evict { .. } => "evict its holder",
                 Change::Seize { .. } => "seize it",
                 Change::Remove { .. } => "remove it",

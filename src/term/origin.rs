@@ -11,9 +11,10 @@ pub(crate) fn origin(
 ) -> (&'static str, Option<Timestamp>) {
     let Some((row, is_seized)) = displaced else { return ("first", None) };
     if row.is_released() {
-        let how = match row.writer.successor_id() {
+        let how = match row.writer.names() {
             _ if *is_seized => "seized",
-            Some(successor) if successor == id => "handed_over",
+            // By its id: who stands in line is named by its process.
+            Named::Successor(successor) if successor == id => "handed_over",
             _ => "released",
         };
         return (how, Some(row.token));

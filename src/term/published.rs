@@ -144,7 +144,7 @@ impl Published {
         if writer.id().is_some() {
             let read_at = polled_until.map_or(token, |read_at| read_at.max(token));
             let row = Some(Row { heartbeat: read_at, token, writer, lease: None });
-            self.observed(&Observation { row, read_at, wait: Duration::ZERO });
+            self.observed(&Observation { row, next: None, read_at, wait: Duration::ZERO });
         }
     }
 

@@ -19,7 +19,7 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub const MADE: &str = "made";
 
 /// The columns that a table of four lacks.
-const NEW_COLUMNS: [&str; 3] = ["lease_ms", "info", "displaced"];
+const NEW_COLUMNS: [&str; 4] = ["lease_ms", "info", "displaced", "next"];
 
 /// Long enough for a schema change of Cloud Spanner.
 const TIME_LIMIT: Duration = Duration::from_secs(180);

@@ -82,7 +82,7 @@ async fn every_column_that_a_table_lacks_is_added_and_no_key() {
     let admin = admin(&emulator).await;
     let table = |name: &str| LockTable::new(Database::at(emulator.endpoint(), DATABASE), name);
     let added = table("locktable").upgrade(&admin, DATABASE).await.unwrap();
-    assert_eq!(added, ["writer", "lease_ms", "info", "displaced"]);
+    assert_eq!(added, ["writer", "lease_ms", "info", "displaced", "next"]);
     table("locktable").check().await.unwrap();
     assert!(table("locktable").upgrade(&admin, DATABASE).await.unwrap().is_empty());
     for (name, said) in [("jobs", "no lock table"), ("missing", "is not there")] {

@@ -30,6 +30,7 @@ mod guard;
 mod handles;
 mod health;
 mod history;
+mod in_turn;
 mod isolation;
 mod latency;
 mod lead;

@@ -22,7 +22,8 @@ async fn the_table_of_the_ddl_folder_is_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_table_of_four_columns_is_upgraded() {
-    let four = DDL.replace("  lease_ms bigint,\n  info text,\n  displaced timestamptz,\n", "");
+    let four = DDL
+        .replace("  lease_ms bigint,\n  info text,\n  displaced timestamptz,\n  next text,\n", "");
     assert_ne!(four, DDL);
     let world = start(&format!("{four};{UPGRADE}")).await;
     world.table().check().await.unwrap();
@@ -55,7 +56,8 @@ async fn a_table_that_was_created_passes_the_check() {
 
 #[tokio::test]
 async fn the_columns_that_a_table_lacks_are_added() {
-    let four = DDL.replace("  lease_ms bigint,\n  info text,\n  displaced timestamptz,\n", "");
+    let four = DDL
+        .replace("  lease_ms bigint,\n  info text,\n  displaced timestamptz,\n  next text,\n", "");
     let world = start(&four).await;
     let admin = admin(&world.spanner).await;
     let table = LockTable::new(Database::at(world.spanner.endpoint(), DATABASE), "locktable");
@@ -63,7 +65,10 @@ async fn the_columns_that_a_table_lacks_are_added() {
     assert!(error.ends_with("ALTER TABLE locktable ADD COLUMN lease_ms bigint"), "{error}");
     let error = table.inspect(LOCK).await.unwrap_err();
     assert!(error.is_schema() && error.to_string().contains("no column `lease_ms`"), "{error}");
-    assert_eq!(table.upgrade(&admin, DATABASE).await.unwrap(), ["lease_ms", "info", "displaced"]);
+    assert_eq!(
+        table.upgrade(&admin, DATABASE).await.unwrap(),
+        ["lease_ms", "info", "displaced", "next"]
+    );
     table.check().await.unwrap();
     assert!(table.upgrade(&admin, DATABASE).await.unwrap().is_empty());
 }

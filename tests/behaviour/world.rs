@@ -55,6 +55,8 @@ pub struct RawRow {
     pub token: Option<i128>,
     pub writer: Option<String>,
     pub lease_ms: Option<i64>,
+    /// Who stands first in line.
+    pub next: Option<String>,
 }
 
 impl World {
@@ -143,8 +145,23 @@ impl World {
 
     /// The session of whoever heartbeats now.
     pub async fn holders_session(&self) -> String {
-        self.spanner.requests().reset();
-        until("the holder sends a heartbeat", || self.committing().pop()).await
+        let rows = || self.rows("locktable").iter().map(RawRow::of).collect::<Vec<_>>();
+        let heartbeat = || rows().into_iter().filter_map(|row| row.heartbeat).max();
+        let finding = async {
+            loop {
+                let last = heartbeat();
+                self.spanner.requests().reset();
+                while heartbeat() == last {
+                    sleep(Duration::from_millis(10)).await;
+                }
+                let mut sessions = self.committing();
+                // Others may have committed a place in line meanwhile: the next heartbeat tells, then.
+                if let (Some(session), true) = (sessions.pop(), sessions.is_empty()) {
+                    return session;
+                }
+            }
+        };
+        timeout(EVENTUALLY, finding).await.expect("the holder sends a heartbeat alone")
     }
 
     /// The sessions that have committed since the requests were counted anew.
@@ -250,7 +267,8 @@ impl RawRow {
             _ => None,
         };
         let (heartbeat, token) = (time("heartbeat"), time("token"));
-        RawRow { heartbeat, token, writer: text(&row["writer"]), lease_ms }
+        let next = row.get("next").and_then(text);
+        RawRow { heartbeat, token, writer: text(&row["writer"]), lease_ms, next }
     }
 }
 

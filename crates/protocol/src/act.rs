@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use crate::line::Place;
 use crate::{Moment, Observation, Row, Succession, TermId, Timestamp, Writer};
 
 /// An event: the input of [`Instance::decide`](crate::Instance::decide).
@@ -51,12 +52,16 @@ pub enum Act {
         seen: Row,
         /// The term's writer.
         writer: Writer,
+        /// The place in line that it has waited for in vain.
+        passes: Option<Place>,
     },
     /// In one transaction: read token and writer, give up unless both are the term's, set the
     /// heartbeat to the commit timestamp.
     Heartbeat {
         /// The term.
         term: TermId,
+        /// Give up for who waits first, if that one's rank is higher.
+        yields_above: Option<u32>,
     },
     /// As a heartbeat, but sets the heartbeat to the epoch and the token to the commit timestamp.
     /// It deletes the takeover row of the term.
@@ -65,6 +70,11 @@ pub enum Act {
         term: TermId,
         /// The succession to the term.
         next: Succession,
+    },
+    /// In one transaction: read the place in line, and give up unless this one goes before it; write it.
+    Mark {
+        /// The contender's place.
+        place: Place,
     },
 }
 
@@ -108,6 +118,8 @@ pub enum Rejection {
     Changed(Option<Seen>),
     /// There is nothing to do: nobody to evict, no term to end, no row to delete.
     Needless,
+    /// A higher rank waits for the holder's lock.
+    Outranked(Place),
 }
 
 impl Rejection {
@@ -115,7 +127,7 @@ impl Rejection {
     pub fn seen(self) -> Option<Seen> {
         match self {
             Rejection::Changed(seen) => seen,
-            Rejection::Needless => None,
+            Rejection::Needless | Rejection::Outranked(_) => None,
         }
     }
 }

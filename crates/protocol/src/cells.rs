@@ -20,17 +20,20 @@ pub enum Column {
     /// A TIMESTAMP: the token that the term displaced, by which its takeover row is known; NULL
     /// where there is none.
     Displaced,
+    /// A STRING: the [`Place`](crate::line::Place) of who waits first, a hint.
+    Next,
 }
 
 impl Column {
     /// All of them, in the order of the table.
-    pub const ALL: [Column; 6] = [
+    pub const ALL: [Column; 7] = [
         Column::Heartbeat,
         Column::Token,
         Column::Writer,
         Column::LeaseMs,
         Column::Info,
         Column::Displaced,
+        Column::Next,
     ];
 
     /// Returns the column's name in the table.
@@ -42,6 +45,7 @@ impl Column {
             Column::LeaseMs => "lease_ms",
             Column::Info => "info",
             Column::Displaced => "displaced",
+            Column::Next => "next",
         }
     }
 }
@@ -112,6 +116,8 @@ pub struct StoredRow {
     pub info: Option<String>,
     /// The token that the term displaced, unless it is NULL.
     pub displaced: Option<Timestamp>,
+    /// The place of who waits first, unless it is NULL.
+    pub next: Option<String>,
 }
 
 impl StoredRow {
@@ -125,6 +131,7 @@ impl StoredRow {
             lease_ms: None,
             info: None,
             displaced: None,
+            next: None,
         }
     }
 

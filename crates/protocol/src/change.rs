@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use crate::fleet::Count;
+use crate::line::{self, Place};
 use crate::{
     Act, Cell, Column, Rejection, Row, Seen, StoredRow, Succession, TermId, Write, WriteKind,
     Writer, takeover_key,
@@ -31,11 +32,20 @@ pub enum Change {
         writer: Writer,
         /// The holder's lease and info.
         holder: Holder,
+        /// The place in line that it has waited for in vain.
+        passes: Option<Place>,
     },
     /// Extends a term's lease.
     Heartbeat {
         /// The term.
         term: TermId,
+        /// It gives up for who waits first, if that one's rank is higher.
+        yields_above: Option<u32>,
+    },
+    /// Writes a place in line: a hint, which touches no cell that identifies a term.
+    Mark {
+        /// The place.
+        place: Place,
     },
     /// Ends a term by its holder's hand.
     Release {
@@ -154,9 +164,21 @@ const RELEASE: &[Column] = &[Column::Token, Column::Writer, Column::Displaced];
 /// The columns that identify one heartbeat of one term, and its takeover row.
 const REMOVE: &[Column] = &[Column::Heartbeat, Column::Token, Column::Writer, Column::Displaced];
 
-/// The same, and what says that the row was seized: that is told, and decides nothing.
-const TAKEOVER: &[Column] =
-    &[Column::Heartbeat, Column::Token, Column::Writer, Column::Displaced, Column::Info];
+/// The same, who waits first, and what says that the row was seized: that is told, and decides nothing.
+const TAKEOVER: &[Column] = &[
+    Column::Heartbeat,
+    Column::Token,
+    Column::Writer,
+    Column::Displaced,
+    Column::Info,
+    Column::Next,
+];
+
+/// As for a release, and who waits first.
+const HAND_OVER: &[Column] = &[Column::Token, Column::Writer, Column::Displaced, Column::Next];
+
+/// The columns that identify a term, and who waits first.
+const YIELD: &[Column] = &[Column::Token, Column::Writer, Column::Next];
 
 impl Act {
     /// Returns the change that the act asks for; none for an observation.
@@ -165,10 +187,11 @@ impl Act {
         match self.clone() {
             Act::Observe => None,
             Act::Insert { writer } => Some(Change::Insert { writer, holder: holder() }),
-            Act::Takeover { seen, writer } => {
-                Some(Change::Takeover { seen, writer, holder: holder() })
+            Act::Takeover { seen, writer, passes } => {
+                Some(Change::Takeover { seen, writer, holder: holder(), passes })
             }
-            Act::Heartbeat { term } => Some(Change::Heartbeat { term }),
+            Act::Heartbeat { term, yields_above } => Some(Change::Heartbeat { term, yields_above }),
+            Act::Mark { place } => Some(Change::Mark { place }),
             Act::Release { term, next } => {
                 let info = release_info.map(str::to_string);
                 Some(Change::Release { term, next, info })
@@ -185,6 +208,13 @@ impl Change {
             lock.chain(keys.iter().cloned()).collect()
         };
         match self {
+            Change::Mark { .. } => Reads { keys: lock_and(&[]), columns: &[Column::Next] },
+            Change::Heartbeat { yields_above: Some(_), .. } => {
+                Reads { keys: lock_and(&[]), columns: YIELD }
+            }
+            Change::Release { next: Succession::InLine { .. }, .. } => {
+                Reads { keys: lock_and(&[]), columns: HAND_OVER }
+            }
             Change::Insert { .. }
             | Change::Heartbeat { .. }
             | Change::Evict { .. }
@@ -223,7 +253,7 @@ impl Change {
                 Some(found) => Err(changed(Some(found))),
                 None => Ok(vec![begin(lock, WriteKind::Insert, writer, holder)]),
             },
-            Change::Takeover { seen, writer, holder } => {
+            Change::Takeover { seen, writer, holder, passes } => {
                 unchanged(lock_row, Some(seen))?;
                 let key = takeover_key(lock, seen.token);
                 // A peer may have left a row under this key: it decides nothing, the lock row does.
@@ -231,22 +261,31 @@ impl Change {
                 let kind = if is_there { WriteKind::InsertOrUpdate } else { WriteKind::Insert };
                 let mut begin = begin(lock, WriteKind::Update, writer, holder);
                 begin.cells.push((Column::Displaced, Cell::Time(seen.token)));
+                // Any other place stays: who has it still waits.
+                begin.cells.extend(line::cleared(lock_row, writer, passes.as_ref()));
                 let mut writes = own_takeover_row(lock_row);
                 writes.extend([takeover_row(key, kind, writer), begin]);
                 Ok(writes)
             }
-            Change::Heartbeat { term } => {
+            Change::Heartbeat { term, yields_above } => {
                 term.check(lock_row)?;
+                line::yields(lock_row, *yields_above)?;
                 let cells = vec![(Column::Heartbeat, Cell::CommitTimestamp)];
                 Ok(vec![Write { key: lock.into(), kind: WriteKind::Update, cells }])
             }
             Change::Release { term, next, info } => {
                 term.check(lock_row)?;
-                let mut release = release(lock, WriteKind::Update, next, info.as_deref());
+                let (next, moved) = line::succession(lock_row, &term.writer, next);
+                let mut release = release(lock, WriteKind::Update, &next, info.as_deref());
                 release.cells.push((Column::Displaced, Cell::Null));
+                release.cells.extend(moved);
                 let mut writes = own_takeover_row(lock_row);
                 writes.push(release);
                 Ok(writes)
+            }
+            Change::Mark { place } => {
+                let cells = vec![line::taken(lock_row, place)?];
+                Ok(vec![Write { key: lock.into(), kind: WriteKind::Update, cells }])
             }
             Change::Evict { info } => {
                 lock_row.and_then(|row| row.writer.id()).ok_or(Rejection::Needless)?;
@@ -310,7 +349,8 @@ impl Change {
                 Ok(writes)
             }
             Change::KeepWriting { first } => {
-                Change::Heartbeat { term: first.or_second(lock_row) }.judge(lock, found)
+                let (term, yields_above) = (first.or_second(lock_row), None);
+                Change::Heartbeat { term, yields_above }.judge(lock, found)
             }
             Change::EndWriting { first, next } => {
                 let (term, next) = (first.or_second(lock_row), next.clone());

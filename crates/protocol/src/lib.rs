@@ -23,6 +23,7 @@ mod cells;
 mod change;
 pub mod fleet;
 mod instance;
+pub mod line;
 mod row;
 pub mod rw;
 mod time;

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Timestamp;
+use crate::line::{Place, id_of};
 
 /// The mark that makes one attempt to begin a term different from every other attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,8 +37,8 @@ impl Nonce {
 
 /// The `writer` column: who holds, or who may hold next.
 ///
-/// `<id>#<nonce>` is a holder's term, `><id>` a named successor, and `>` a lock that cools down. The
-/// empty string is nobody. Anything else is a holder of another implementation.
+/// `<id>#<nonce>` is a holder's term, `><id>` or `><id>#<nonce>` a named successor, and `>` a lock that
+/// cools down. The empty string is nobody. Anything else is a holder of another implementation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Writer(Arc<str>);
 
@@ -53,7 +54,7 @@ pub enum Named<'a> {
         /// The attempt that began the term.
         nonce: Nonce,
     },
-    /// The contender that a release named as its successor.
+    /// The contender that a release named as its successor: an id, or one process of it (`<id>#<nonce>`).
     Successor(&'a str),
     /// No one for a while, and anyone after it.
     Cooldown,
@@ -137,7 +138,7 @@ impl Writer {
     /// Returns the id that a release named as its successor.
     pub fn successor_id(&self) -> Option<&str> {
         match self.names() {
-            Named::Successor(id) => Some(id),
+            Named::Successor(successor) => Some(id_of(successor)),
             _ => None,
         }
     }
@@ -169,6 +170,11 @@ pub enum Succession {
     /// Anyone may take the lock at once.
     #[default]
     Anyone,
+    /// Who stands first in line has first refusal; anyone, if nobody stands there.
+    InLine {
+        /// For how long, counted from the release.
+        grace: Duration,
+    },
     /// A named contender has first refusal.
     Successor {
         /// Its id.
@@ -187,7 +193,7 @@ impl Succession {
     /// Returns the text for `writer`.
     pub fn writer(&self) -> Writer {
         match self {
-            Succession::Anyone => Writer::nobody(),
+            Succession::Anyone | Succession::InLine { .. } => Writer::nobody(),
             Succession::Successor { id, .. } => Writer::successor(id),
             Succession::Cooldown { .. } => Writer::cooldown(),
         }
@@ -196,7 +202,7 @@ impl Succession {
     /// Returns how long others wait, from the release on.
     pub fn grace(&self) -> Option<Duration> {
         match self {
-            Succession::Anyone => None,
+            Succession::Anyone | Succession::InLine { .. } => None,
             Succession::Successor { grace: wait, .. } | Succession::Cooldown { rest: wait } => {
                 Some(*wait)
             }
@@ -286,6 +292,8 @@ pub struct Observation {
     pub row: Option<Row>,
     /// Spanner's timestamp of the read.
     pub read_at: Timestamp,
+    /// The place of who waits first, if anybody does.
+    pub next: Option<Place>,
     /// For how long the reader leaves the lock to others, should it be vacant: a choice of its
     /// owner, which costs time alone.
     pub wait: Duration,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use spindle_protocol::line::id_of;
 use spindle_protocol::{Named, StoredRow, TermId, Timestamp};
 
 use super::past_term::{Cause, PastTerm};
@@ -88,7 +89,7 @@ fn cause(version: &StoredRow) -> Cause {
         return Cause::Seized { by, reason };
     }
     match row.writer.names() {
-        Named::Successor(to) => Cause::HandedTo { to: to.to_string() },
+        Named::Successor(to) => Cause::HandedTo { to: id_of(to).to_string() },
         Named::Cooldown => {
             let until = datetime(row.token + row.lease.unwrap_or(LEASE_DEFAULT));
             Cause::Cooldown { until }

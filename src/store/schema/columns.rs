@@ -36,7 +36,7 @@ struct Column {
 const STAMP: &str = "TIMESTAMP OPTIONS (allow_commit_timestamp=true)";
 const STAMP_POSTGRESQL: &str = "SPANNER.COMMIT_TIMESTAMP";
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 8] = [
     Column {
         name: "name",
         kind: Kind::Text(NAME_BYTES_MAX + TAKEOVER_SUFFIX),
@@ -59,6 +59,12 @@ const COLUMNS: [Column; 7] = [
         ddl_postgresql: "text",
     },
     Column { name: "displaced", kind: Kind::Time, ddl: "TIMESTAMP", ddl_postgresql: "timestamptz" },
+    Column {
+        name: "next",
+        kind: Kind::Text(ID_BYTES_MAX + WRITER_SUFFIX),
+        ddl: "STRING(MAX)",
+        ddl_postgresql: "text",
+    },
 ];
 
 /// Tells what is wrong with the columns of a table, and how to mend it.
@@ -223,7 +229,7 @@ mod tests {
         }
     }
 
-    const GOOGLESQL: [(&str, &str); 7] = [
+    const GOOGLESQL: [(&str, &str); 8] = [
         ("name", "STRING(MAX)"),
         ("heartbeat", "TIMESTAMP"),
         ("token", "TIMESTAMP"),
@@ -231,6 +237,7 @@ mod tests {
         ("lease_ms", "INT64"),
         ("info", "STRING(MAX)"),
         ("displaced", "TIMESTAMP"),
+        ("next", "STRING(MAX)"),
     ];
 
     fn table(columns: &[(&str, &str)]) -> Result<(), String> {
@@ -272,6 +279,7 @@ mod tests {
             ("lease_ms", "bigint"),
             ("info", "character varying(4096)"),
             ("displaced", "timestamp with time zone"),
+            ("next", "text"),
         ];
         assert_eq!(table(&postgresql), Ok(()));
     }

@@ -107,7 +107,7 @@ impl Node {
         let nonce = 16 * (index as u64 + 1) + u64::from(self.life);
         self.wanted = true;
         let instance = Instance::new(member.id, nonce, member.timing.clone(), self.now());
-        self.instance = Some(instance);
+        self.instance = Some(instance.standing(member.standing));
         self.wake = Some(Wake { at: self.now(), spread: Duration::ZERO });
     }
 
@@ -287,7 +287,7 @@ impl Node {
         let published = self.published.as_ref().map(|held| (held.token, held.valid_until));
         let serves = match (act, &self.published) {
             (None, _) | (_, None) => true,
-            (Some(Act::Heartbeat { term }), Some(held)) => {
+            (Some(Act::Heartbeat { term, .. }), Some(held)) => {
                 term.token == held.token && term.writer == held.writer
             }
             _ => false,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use spindle_protocol::line::Standing;
 use spindle_protocol::{Holder, Timing};
 
 use crate::history::Goal;
@@ -47,6 +48,8 @@ pub struct Member {
     pub timing: Timing,
     /// How well its clock runs.
     pub clock: Clock,
+    /// How it stands in line.
+    pub standing: Standing,
 }
 
 /// How a clock may run.
@@ -131,9 +134,9 @@ pub(crate) fn short_lease() -> Timing {
 }
 
 impl Member {
-    /// Returns a participant with an exact clock.
+    /// Returns a participant with an exact clock, which stands aside from the line.
     pub fn new(id: &'static str, timing: Timing) -> Member {
-        Member { id, timing, clock: Clock::Exact }
+        Member { id, timing, clock: Clock::Exact, standing: Standing::Aside }
     }
 
     /// Returns the text that it writes of itself.

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_protocol::line::Place;
 use spindle_protocol::{
     Act, Answer, Cell, Change, Column, Holder, Observation, Rejection, Row, StoredRow, TermId,
     Timestamp, Write, WriteKind, Writer, is_takeover_key,
@@ -96,7 +97,12 @@ impl Table {
             Some(change) => self.change(now, &change),
             None => {
                 let read_at = self.read_timestamp(now);
-                Answer::Observed(Observation { row: self.lock(), read_at, wait: Duration::ZERO })
+                Answer::Observed(Observation {
+                    row: self.lock(),
+                    next: self.get(LOCK).and_then(Place::of),
+                    read_at,
+                    wait: Duration::ZERO,
+                })
             }
         }
     }
@@ -190,6 +196,7 @@ fn with_columns(row: &StoredRow, columns: &[Column]) -> StoredRow {
             Column::LeaseMs => shown.lease_ms = row.lease_ms,
             Column::Info => shown.info.clone_from(&row.info),
             Column::Displaced => shown.displaced = row.displaced,
+            Column::Next => shown.next.clone_from(&row.next),
         }
     }
     shown
@@ -218,5 +225,6 @@ fn set(row: &mut StoredRow, column: Column, cell: Cell, at: Timestamp) {
         }
         Column::Info => row.info = text,
         Column::Displaced => row.displaced = time,
+        Column::Next => row.next = text,
     }
 }

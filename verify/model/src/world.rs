@@ -134,7 +134,7 @@ impl World {
             (Act::Insert { .. } | Act::Takeover { .. }, true) => Goal::LateTakeover,
             (Act::Heartbeat { .. }, true) => Goal::LateHeartbeat,
             (Act::Release { .. }, true) => Goal::LateRelease,
-            (Act::Observe, true) => return,
+            (Act::Observe | Act::Mark { .. }, true) => return,
             (_, false) => Goal::LateRefused,
         });
     }
@@ -257,7 +257,7 @@ impl World {
                 }
                 self.history.begin(at, writer, None);
             }
-            Act::Takeover { seen, writer } => {
+            Act::Takeover { seen, writer, .. } => {
                 self.judge_takeover(before, seen, writer, at);
                 let own = takeover_key(LOCK, seen.token);
                 if takeovers.contains(&own) {
@@ -267,7 +267,7 @@ impl World {
                     self.history.notes.meet(Goal::DeletedFormer);
                 }
             }
-            Act::Heartbeat { term } | Act::Release { term, .. } => {
+            Act::Heartbeat { term, .. } | Act::Release { term, .. } => {
                 if !self.history.is_latest(term.token, &term.writer) {
                     self.history.notes.breaks(Invariant::I4);
                 }
@@ -275,7 +275,7 @@ impl World {
                     self.judge_release(term);
                 }
             }
-            Act::Observe => {}
+            Act::Observe | Act::Mark { .. } => {}
         }
         answer
     }

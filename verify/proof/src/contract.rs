@@ -116,7 +116,8 @@ impl Process {
             });
             rows.extend(cells);
         }
-        let answer = |row| Answer::Observed(Observation { row, read_at, wait: Duration::ZERO });
+        let answer =
+            |row| Answer::Observed(Observation { row, next: None, read_at, wait: Duration::ZERO });
         rows.into_iter().map(answer).collect()
     }
 
@@ -250,7 +251,7 @@ impl Process {
                 self.attempts.push(writer.clone());
                 self.does("send", &[("w", writer.as_str())]);
             }
-            Act::Heartbeat { term } => {
+            Act::Heartbeat { term, .. } => {
                 self.state.set("beat_term", named(term.token, &term.writer));
                 // It is another heartbeat, of which only the last is told.
                 self.state.set("beat_sent h", false);
@@ -265,7 +266,8 @@ impl Process {
                 }
                 self.may("release", &[("t", &own), ("next", next.writer().as_str())]);
             }
-            Act::Observe => {}
+            // A place in line is written beside all that identifies a term.
+            Act::Observe | Act::Mark { .. } => {}
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use itertools::iproduct;
 use spindle_model::table::{Table, stored, takeover_row};
+use spindle_protocol::line::Place;
 use spindle_protocol::rw::{Reader, Stopped, WriterDecision};
 use spindle_protocol::{
     Act, Answer, Change, Holder, Nonce, Observation, Rejection, Row, Seen, StoredRow, Succession,
@@ -25,6 +26,9 @@ const READERS: [&str; 2] = ["reader-1", "reader-2"];
 const TOKENS: [i64; 2] = [1, 2];
 const COMMITTED_AT: i64 = 9;
 const LEASE: i64 = 5;
+/// The place in line of another process.
+const PLACE: &str = "3 5 b#0000000000000002";
+
 /// A lease of as many nanoseconds, and a look at a row after it or nearly so.
 const TERM: Duration = Duration::from_nanos(LEASE.unsigned_abs());
 const READ_AT: Timestamp = Timestamp(100);
@@ -63,6 +67,9 @@ impl Case {
     /// Returns the change that is this action, if these values make one.
     fn new(action: &'static str, given: Given) -> Option<Case> {
         let Given { seen, beside, next, has_option } = given.clone();
+        if matches!(next, Succession::InLine { .. }) && action != "release" {
+            return None;
+        }
         let (writer, holder, info) = (ours(), holder(), has_option.then(|| "left".into()));
         let token = Timestamp(TOKENS[0]);
         let term_writer = seen.as_ref().map_or_else(ours, |seen| seen.writer.clone());
@@ -78,8 +85,8 @@ impl Case {
         let state = names(rows[0], &given, &term);
         let change = match action {
             "insert" => Change::Insert { writer, holder },
-            "takeover" => Change::Takeover { seen: seen?, writer, holder },
-            "heartbeat" => Change::Heartbeat { term },
+            "takeover" => Change::Takeover { seen: seen?, writer, holder, passes: None },
+            "heartbeat" => Change::Heartbeat { term, yields_above: None },
             "keep-writing" => Change::KeepWriting { first },
             "fence" => Change::Fence { term },
             "end-read" => Change::EndRead { term },
@@ -128,6 +135,14 @@ impl Case {
         }
         if self.action == "evict" {
             state.set("next", Writer::nobody());
+        }
+        // A release that goes by the line names whoever stands first.
+        if let (Succession::InLine { grace }, Some(place)) =
+            (&self.given.next, before.get(LOCK).and_then(Place::of))
+        {
+            state.set("next", Writer::successor(&place.waiter));
+            state.set("null", false);
+            state.set("grace", grace.as_millis());
         }
         state
     }
@@ -197,6 +212,7 @@ impl Case {
     /// writes the other.
     fn written(&self, key: &str, cells: Cells, before: Option<&StoredRow>) -> StoredRow {
         let (heartbeat, token, writer, lease_ms, displaced) = cells;
+        let is_moved = matches!(self.given.next, Succession::InLine { .. });
         let info = match self.action {
             _ if token != Some(Timestamp(COMMITTED_AT)) => before.and_then(|row| row.info.clone()),
             _ if key != self.rows[0] => None,
@@ -204,7 +220,16 @@ impl Case {
             "end-writing" => None,
             _ => holder().info,
         };
-        StoredRow { key: key.into(), heartbeat, token, writer, lease_ms, info, displaced }
+        StoredRow {
+            key: key.into(),
+            heartbeat,
+            token,
+            writer,
+            lease_ms,
+            info,
+            displaced,
+            next: before.and_then(|row| row.next.clone()).filter(|_| !is_moved),
+        }
     }
 
     /// Returns the rows after the code's own judgement, or its refusal. A batch that has read other
@@ -277,10 +302,11 @@ fn holder() -> Holder {
     Holder { lease: Duration::from_millis(LEASE.unsigned_abs()), info: Some("held".into()) }
 }
 
-fn successions() -> [Succession; 3] {
+fn successions() -> [Succession; 4] {
     let grace = Duration::from_millis(7);
     let successor = Succession::Successor { id: "b".into(), grace };
-    [Succession::Anyone, successor, Succession::Cooldown { rest: grace }]
+    let in_line = Succession::InLine { grace };
+    [Succession::Anyone, successor, Succession::Cooldown { rest: grace }, in_line]
 }
 
 /// Rows that differ in one cell each, and none.
@@ -300,7 +326,8 @@ fn every_row(key: &str) -> Vec<Option<StoredRow>> {
     let rows = iproduct!(heartbeats, tokens, writers(), said).map(|cells| {
         let (&heartbeat, &token, writer, (lease_ms, displaced)) = cells;
         let (key, info) = (key.into(), lease_ms.map(|_| "text".into()));
-        StoredRow { key, heartbeat, token, writer, lease_ms, info, displaced }
+        let next = info.as_ref().map(|_| PLACE.to_string());
+        StoredRow { key, heartbeat, token, writer, lease_ms, info, displaced, next }
     });
     std::iter::once(None).chain(rows.map(Some)).collect()
 }
@@ -388,7 +415,7 @@ fn begun(name: &str, guard: &str, at: &str, begins: impl Fn(Option<&Row>) -> boo
 
 #[test]
 fn a_reader_attempts_only_after_a_read_of_a_vacant_writers_row() {
-    let observation = |row| Observation { row, read_at: READ_AT, wait: Duration::ZERO };
+    let observation = |row| Observation { row, next: None, read_at: READ_AT, wait: Duration::ZERO };
     let begun = begun("send", "nobody-writes", WRITERS, |row| {
         let mut reader = Reader::new(WRITERS, "a", TERM);
         if reader.observed(observation(None), observation(row.cloned())).row.is_some() {

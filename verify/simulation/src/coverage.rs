@@ -41,6 +41,10 @@ pub enum CoverageGoal {
     Released,
     /// A named successor took the lock.
     SuccessorTook,
+    /// A contender took a place in line.
+    TookPlace,
+    /// Who stood first in line took the lock, which the release had left to it.
+    TookInTurn,
     /// An evicted term was taken over.
     EvictedTook,
     /// The takeover row of a dead peer was written over.

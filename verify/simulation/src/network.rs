@@ -26,8 +26,8 @@ use crate::server::Server;
 use crate::timeline::Timeline;
 
 /// The lock table's columns.
-pub(crate) const COLUMNS: [&str; 7] =
-    ["name", "heartbeat", "token", "writer", "lease_ms", "info", "displaced"];
+pub(crate) const COLUMNS: [&str; 8] =
+    ["name", "heartbeat", "token", "writer", "lease_ms", "info", "displaced", "next"];
 
 /// The engine, the way to it, and what has happened so far.
 #[derive(Debug)]

@@ -34,6 +34,7 @@ pub(crate) fn decode(name: &str, columns: &[&str], cells: &[Value]) -> StoredRow
             ("lease_ms", Value::Int64(lease_ms)) => row.lease_ms = Some(*lease_ms),
             ("info", Value::String(info)) => row.info = Some(info.clone()),
             ("displaced", Value::Timestamp(time)) => row.displaced = Some(timestamp(*time)),
+            ("next", Value::String(next)) => row.next = Some(next.clone()),
             _ => {}
         }
     }

@@ -87,7 +87,10 @@ async fn init_adds_the_columns_that_an_old_table_lacks() {
     }
     world.run(&["run", "billing", "--", "true"]).await.ends(125).complains(alter);
     let admin = world.emulator.rest_endpoint();
-    world.run(&["init", "--admin-endpoint", &admin]).await.says("added lease_ms, info, displaced");
+    world
+        .run(&["init", "--admin-endpoint", &admin])
+        .await
+        .says("added lease_ms, info, displaced, next");
     let held = world.hold("billing", "node-1", LEASE).await;
     assert_eq!(world.table.inspect("billing").await.unwrap().lease, Some(LEASE));
     held.release().await;

@@ -50,7 +50,8 @@ fn successor_of(last: Row) -> Contest {
     let writer = Writer::term("b", Nonce { instance: 1, attempt: 1 });
     let held = Row { heartbeat: at(9), token: at(9), writer, lease: None };
     for (row, second) in [(held, 10), (last, 30)] {
-        let seen = Observation { row: Some(row), read_at: at(second), wait: Duration::ZERO };
+        let seen =
+            Observation { row: Some(row), next: None, read_at: at(second), wait: Duration::ZERO };
         contest.sees(&seen);
     }
     let writer = Writer::term("a", Nonce { instance: 2, attempt: 1 });
@@ -122,7 +123,8 @@ fn a_lock_that_is_promised_to_a_contender_is_its_own_to_take() {
     let mut contest = Contest::new("a", 1, &Timing::from_lease(LEASE));
     let (heartbeat, token) = (Timestamp::EPOCH, Timestamp(9));
     let row = Row { heartbeat, token, writer: Writer::successor("a"), lease: Some(GRACE) };
-    let seen = Observation { row: Some(row), read_at: Timestamp(10), wait: Duration::ZERO };
+    let seen =
+        Observation { row: Some(row), next: None, read_at: Timestamp(10), wait: Duration::ZERO };
     assert!(!contest.sees(&seen), "its rank is not asked");
 }
 
@@ -133,7 +135,8 @@ fn one_that_has_let_go_leaves_the_lock_to_the_others_first() {
     let release = Act::Release { term, next: Succession::Anyone };
     contest.acted(&release, &Answer::Applied { at: at(40) });
     let released = Row { token: at(40), ..let_go() };
-    let seen = Observation { row: Some(released), read_at: at(40), wait: Duration::ZERO };
+    let seen =
+        Observation { row: Some(released), next: None, read_at: at(40), wait: Duration::ZERO };
     assert!(contest.sees(&seen));
     let itself = Ranked { since: at(1), ..ranked("a", 1) };
     let lower = Ranked { since: at(2), ..ranked("b", 0) };

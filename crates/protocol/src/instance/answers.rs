@@ -3,10 +3,17 @@
 use std::time::Duration;
 
 use super::{Attempt, BackOff, Holding, Instance, Phase, Releasing, Turn};
+use crate::line::{Place, Step};
 use crate::{
-    Act, Announcement, Answer, Decision, EndReason, Moment, Nonce, Observation, Row, Succession,
-    TermId, Timestamp, Wake, Writer,
+    Act, Announcement, Answer, Decision, EndReason, Moment, Nonce, Observation, Rejection, Row,
+    Succession, TermId, Timestamp, Wake, Writer,
 };
+
+/// From one place in line to the next at least, however often a contender polls.
+const MARK_INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// From a failure to the next place in line: whoever is in trouble adds no more to it (I8).
+const MARK_PAUSE: Duration = Duration::from_secs(10);
 
 impl Instance {
     pub(super) fn answer(&mut self, now: Moment, answer: Answer, decision: &mut Decision) {
@@ -21,6 +28,14 @@ impl Instance {
             }
             Phase::Holding(term) => self.heartbeat_answered(now, term, answer, decision),
             Phase::Releasing(release) => self.released(now, release, &answer),
+            // No other act is under way there: this is what became of a place in line.
+            idle @ Phase::Standby { .. } => {
+                self.phase = idle;
+                if matches!(answer, Answer::NotApplied | Answer::Unknown) {
+                    self.mark_from = now + MARK_PAUSE;
+                    self.failures.lost_races = self.failures.lost_races.saturating_add(1);
+                }
+            }
             // No act is under way in any of the others, so the answer is to nothing.
             idle => self.phase = idle,
         }
@@ -37,19 +52,31 @@ impl Instance {
             self.stand_by(now);
             return;
         }
-        let Some(row) = observation.row else {
-            if observation.wait.is_zero() {
-                return self.attempt_in_time(now, None, observation.read_at, decision);
+        let read_at = observation.read_at;
+        let vacant_in = observation.row.as_ref().map(|row| self.vacant_in(now, row, read_at));
+        let wait = vacant_in.unwrap_or_default().max(observation.wait);
+        match self.line.polled(&observation, wait.is_zero()) {
+            Step::Take(passes) => {
+                self.attempt_in_time(now, (observation.row, passes), read_at, decision);
             }
-            return self.poll_after(now, observation.wait);
-        };
-        let wait = self.vacant_in(now, &row, observation.read_at).max(observation.wait);
-        if wait.is_zero() {
-            self.attempt_in_time(now, Some(row), observation.read_at, decision);
-        } else {
-            self.failures.lost_races = 0;
-            self.poll_after(now, wait);
+            Step::Wait(place) => {
+                if wait.is_zero() {
+                    self.stand_by(now);
+                } else {
+                    self.failures.lost_races = 0;
+                    self.poll_after(now, wait);
+                }
+                self.mark(now, place, decision);
+            }
         }
+    }
+
+    /// Takes a place in line. Nobody waits for the answer, and nothing is repeated.
+    fn mark(&mut self, now: Moment, place: Option<Place>, decision: &mut Decision) {
+        let is_well = self.failures.in_a_row() == 0 || now >= self.failures.last + MARK_PAUSE;
+        let Some(place) = place.filter(|_| is_well && now >= self.mark_from) else { return };
+        self.mark_from = now + self.timing.poll_interval.max(MARK_INTERVAL_MIN);
+        decision.act = Some(Act::Mark { place });
     }
 
     /// Polls when the wait is over, or a poll interval from now if that is sooner.
@@ -68,6 +95,9 @@ impl Instance {
             // Its memory proves that, never its id (I1).
             return self.quiet_from.since(now);
         }
+        if self.line.is_promised(row) {
+            return Duration::ZERO;
+        }
         row.vacant_from(&self.id, self.timing.lease).since(read_at)
     }
 
@@ -76,7 +106,7 @@ impl Instance {
     fn attempt_in_time(
         &mut self,
         now: Moment,
-        displaced: Option<Row>,
+        displaced: (Option<Row>, Option<Place>),
         observed: Timestamp,
         decision: &mut Decision,
     ) {
@@ -91,7 +121,7 @@ impl Instance {
     fn attempt(
         &mut self,
         now: Moment,
-        displaced: Option<Row>,
+        displaced: (Option<Row>, Option<Place>),
         observed: Timestamp,
         decision: &mut Decision,
     ) {
@@ -99,8 +129,8 @@ impl Instance {
         let nonce = Nonce { instance: self.nonce, attempt: self.attempts };
         let writer = Writer::term(&self.id, nonce);
         decision.act = Some(match displaced {
-            None => Act::Insert { writer: writer.clone() },
-            Some(seen) => Act::Takeover { seen, writer: writer.clone() },
+            (None, _) => Act::Insert { writer: writer.clone() },
+            (Some(seen), passes) => Act::Takeover { seen, writer: writer.clone(), passes },
         });
         self.phase = Phase::Beginning(Attempt { writer, sent: now, observed });
     }
@@ -113,7 +143,11 @@ impl Instance {
                 self.phase = Phase::Resolving(attempt, Turn::at(now));
             }
             _ if self.stop_by.is_some() => self.phase = Phase::Ended,
-            Answer::Rejected(_) => self.poll_after_lost_race(now),
+            Answer::Rejected(_) => {
+                self.poll_after_lost_race(now);
+                let place = self.line.lost_race();
+                self.mark(now, place, decision);
+            }
             Answer::NotApplied | Answer::Observed(_) => {
                 let Wake { at, spread } = self.begin_failed(now);
                 self.poll_at(at, spread);
@@ -144,9 +178,11 @@ impl Instance {
     fn begin(&mut self, now: Moment, attempt: Attempt, token: Timestamp, decision: &mut Decision) {
         let Attempt { writer, sent, .. } = attempt;
         let id = TermId { token, writer };
+        self.line.ends();
         if self.stop_by.is_some() || !self.wanted {
             let until = now + self.timing.release_limit;
-            let (turn, back_off, next) = (Turn::at(now), BackOff::Poll, Succession::Anyone);
+            let (turn, back_off) = (Turn::at(now), BackOff::Poll);
+            let next = self.succession(Succession::Anyone);
             self.phase = Phase::Releasing(Releasing { term: id, next, until, turn, back_off });
         } else if now < sent + self.timing.renew_deadline {
             let valid_until = sent + self.timing.validity();
@@ -185,6 +221,10 @@ impl Instance {
                     self.term_works();
                 }
                 self.phase = Phase::Holding(term);
+            }
+            Answer::Rejected(Rejection::Outranked(_)) => {
+                self.phase = Phase::Holding(term);
+                self.release(now, Succession::Anyone, BackOff::Poll, decision);
             }
             Answer::Rejected(rejection) => {
                 self.phase = Phase::Holding(term);

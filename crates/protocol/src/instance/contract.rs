@@ -67,7 +67,7 @@ impl Instance {
 
     fn may_heartbeat(&self, before: &Instance, now: Moment, decision: &Decision) -> bool {
         match (&decision.act, &self.phase, &before.phase) {
-            (Some(Act::Heartbeat { term }), Phase::Holding(held), _) => {
+            (Some(Act::Heartbeat { term, .. }), Phase::Holding(held), _) => {
                 held.id == *term && held.heartbeat == Turn::Asked { sent: now }
             }
             (Some(Act::Heartbeat { .. }), ..) => false,
@@ -184,7 +184,7 @@ mod tests {
 
     fn read(row: Option<crate::Row>) -> Event {
         let (read_at, wait) = (Timestamp(1_000), Duration::ZERO);
-        Event::Answer(Answer::Observed(Observation { row, read_at, wait }))
+        Event::Answer(Answer::Observed(Observation { row, next: None, read_at, wait }))
     }
 
     fn applied() -> Event {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::back_off::{Failures, LASTING};
+use crate::line::{Standing, Wait};
 use crate::{
     Announcement, Decision, EndReason, Event, Moment, Row, Succession, TermId, Timestamp, Timing,
     Wake, Writer,
@@ -32,6 +33,10 @@ pub struct Instance {
     begin_from: Moment,
     /// No attempt is made before, whoever asks: the owner was told to go.
     away_until: Moment,
+    /// How it stands in line, and from when on it may take a place: one a poll at
+    /// most, and one a second (I8).
+    line: Wait,
+    mark_from: Moment,
     /// Set once the owner is done: by then the instance has ended, whatever is under way.
     stop_by: Option<Moment>,
 }
@@ -111,8 +116,15 @@ impl Instance {
             failures: Failures::default(),
             begin_from: Moment::default(),
             away_until: Moment::default(),
+            line: Wait::new(id, nonce, Standing::Plain),
+            mark_from: Moment::default(),
             stop_by: None,
         }
+    }
+
+    /// Has the contender stand so in line.
+    pub fn standing(self, standing: Standing) -> Instance {
+        Instance { line: Wait::new(&self.id, self.nonce, standing), ..self }
     }
 
     /// Returns true if the instance has stopped; it asks for nothing any more.
@@ -139,6 +151,11 @@ impl Instance {
             Phase::Releasing(release) => limit.min(release.until.since(now)),
             _ => limit,
         }
+    }
+
+    /// Returns true if a release has promised the lock to this very process.
+    pub fn is_promised(&self, row: &Row) -> bool {
+        self.line.is_promised(row)
     }
 
     /// Returns true if nothing is under way and nothing is held: a contender between two polls.
@@ -208,6 +225,9 @@ impl Instance {
 
     fn contend(&mut self, now: Moment, wanted: bool, decision: &mut Decision) {
         let was_wanted = std::mem::replace(&mut self.wanted, wanted);
+        if !wanted {
+            self.line.ends();
+        }
         match &mut self.phase {
             Phase::Standby { .. } if wanted => {
                 // The owner asks, so that it is not the library that repeats itself.
@@ -252,8 +272,17 @@ impl Instance {
         // Past its validity the row falls vacant by itself, so there is nothing left to release.
         let until = (term.renewed + self.timing.validity()).min(now + self.timing.release_limit);
         let turn = Turn::at(now);
+        let next = self.succession(next);
         self.end(now, EndReason::Released, decision);
         self.phase = Phase::Releasing(Releasing { term: id, next, until, turn, back_off });
+    }
+
+    /// Whom no name excludes goes by the line.
+    fn succession(&self, next: Succession) -> Succession {
+        match next {
+            Succession::Anyone => Succession::InLine { grace: self.timing.poll_interval * 2 },
+            named => named,
+        }
     }
 
     /// After a poll that failed.
@@ -303,7 +332,16 @@ impl Holding {
     fn has_lasted(&self) -> bool {
         self.renewed >= self.began + LASTING
     }
+
+    /// Returns true if the term has lasted long enough to end for a higher rank.
+    fn is_old(&self, now: Moment, lease: Duration) -> bool {
+        now >= self.began + lease * LEASES_KEPT
+    }
 }
+
+/// The leases for which a holder keeps its term, whatever rank waits: a higher rank that dies again and
+/// again would take turns with it.
+const LEASES_KEPT: u32 = 10;
 
 impl Turn {
     fn at(at: Moment) -> Turn {

@@ -63,11 +63,12 @@ impl Reader {
         let (seen, writer) = match act {
             Act::Insert { writer } => (None, writer),
             Act::Takeover { seen, writer, .. } => (Some(seen.clone()), writer),
-            Act::Heartbeat { term } => {
-                return Some(Change::Heartbeat { term: term.clone() });
+            Act::Heartbeat { term, .. } => {
+                return Some(Change::Heartbeat { term: term.clone(), yields_above: None });
             }
             Act::Release { term, .. } => return Some(Change::EndRead { term: term.clone() }),
-            Act::Observe => return None,
+            // A reader stands aside.
+            Act::Observe | Act::Mark { .. } => return None,
         };
         self.attempt = Some(writer.clone());
         let (writer_row, vacant) = (self.writer_row.clone(), self.vacant.clone());

@@ -97,8 +97,8 @@ impl Writing {
             begun.map(|(_, second)| second.clone())
         };
         match act {
-            Act::Heartbeat { term } => Some(match second(term) {
-                Some(term) => Change::Heartbeat { term },
+            Act::Heartbeat { term, .. } => Some(match second(term) {
+                Some(term) => Change::Heartbeat { term, yields_above: None },
                 None => Change::KeepWriting { first: term.clone() },
             }),
             Act::Release { term, next } => {

@@ -87,7 +87,7 @@ impl Load {
     fn carry_out(&mut self, act: Act) -> Event {
         let says = match act {
             Act::Observe => self.spanner.reads,
-            Act::Insert { .. } | Act::Takeover { .. } => self.spanner.begins,
+            Act::Insert { .. } | Act::Takeover { .. } | Act::Mark { .. } => self.spanner.begins,
             Act::Heartbeat { .. } => self.spanner.heartbeats,
             Act::Release { .. } => self.spanner.releases,
         };
@@ -98,6 +98,8 @@ impl Load {
         let requests = match act {
             Act::Heartbeat { .. } => 0,
             Act::Observe => 1,
+            // A healthy contender takes places, too.
+            Act::Mark { .. } if matches!(says, Says::Yes | Says::Rejected) => 0,
             _ => 2,
         };
         for _ in 0..requests {
@@ -124,7 +126,7 @@ impl Load {
                     writer,
                     lease: None,
                 });
-                Answer::Observed(Observation { row, read_at: at, wait: Duration::ZERO })
+                Answer::Observed(Observation { row, next: None, read_at: at, wait: Duration::ZERO })
             }
             (_, Act::Insert { .. } | Act::Takeover { .. }) => {
                 // Vacant again at once: the worst there is.
@@ -236,6 +238,7 @@ fn a_good_read_does_not_shorten_the_pause_after_commits_that_fail() {
         event = match act {
             Some(Act::Observe) => Event::Answer(Answer::Observed(Observation {
                 row: None,
+                next: None,
                 read_at,
                 wait: Duration::ZERO,
             })),

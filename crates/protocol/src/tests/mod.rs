@@ -1,5 +1,6 @@
 //! Scripted stories of one instance: what it does when the table answers so and so.
 
+mod line;
 mod load;
 mod takeover_rows;
 
@@ -38,7 +39,7 @@ fn rivals_row(milliseconds: i64) -> Row {
 
 fn observed(row: Option<Row>, milliseconds: i64) -> Event {
     let (read_at, wait) = (spanner(milliseconds), Duration::ZERO);
-    Event::Answer(Answer::Observed(Observation { row, read_at, wait }))
+    Event::Answer(Answer::Observed(Observation { row, next: None, read_at, wait }))
 }
 
 fn applied(milliseconds: i64) -> Event {
@@ -69,7 +70,7 @@ fn holder() -> Instance {
 fn validity_counts_from_before_the_request_left() {
     let mut instance = holder();
     let heartbeat = instance.decide(at(500), Event::Wake);
-    assert_eq!(heartbeat.act, Some(Act::Heartbeat { term: term(2, 1) }));
+    assert_eq!(heartbeat.act, Some(Act::Heartbeat { term: term(2, 1), yields_above: None }));
     let renewed = instance.decide(at(600), applied(590));
     let valid_until = at(500 + 990);
     assert_eq!(renewed.announce, Some(Announcement::Extended { valid_until }));
@@ -86,7 +87,7 @@ fn a_commit_acknowledged_too_late_begins_no_term() {
     let wake = late.wake.expect("it goes on");
     instance.decide(wake.at, Event::Wake);
     let again = instance.decide(wake.at, observed(Some(own.clone()), 850));
-    let takeover = Act::Takeover { seen: own, writer: writer(2) };
+    let takeover = Act::Takeover { seen: own, writer: writer(2), passes: None };
     assert_eq!(again.act, Some(takeover));
 }
 
@@ -142,7 +143,7 @@ fn a_heartbeat_goes_early_with_others_and_not_unasked() {
     assert_eq!((from, from + spread, spread), (at(0), at(0) + LEASE / 3, early));
     assert_eq!(instance.decide(at(101), Event::Wake).act, None, "others of its process sleep");
     let heartbeat = instance.decide(at(102), Event::Early);
-    assert_eq!(heartbeat.act, Some(Act::Heartbeat { term: term(2, 1) }));
+    assert_eq!(heartbeat.act, Some(Act::Heartbeat { term: term(2, 1), yields_above: None }));
     assert_eq!(heartbeat.early, None, "it is under way");
     let failed = instance.decide(at(250), UNKNOWN);
     assert_eq!((failed.act, failed.early), (None, None), "a repeat keeps its pause");
@@ -210,7 +211,8 @@ fn the_lock_is_given_up_before_the_release_leaves() {
     let stop = instance.decide(at(100), Event::Stop);
     let reason = EndReason::Released;
     assert_eq!(stop.announce, Some(Announcement::Ended { token: spanner(2), reason }));
-    let release = Act::Release { term: term(2, 1), next: Succession::Anyone };
+    let release =
+        Act::Release { term: term(2, 1), next: Succession::InLine { grace: LEASE / 5 * 2 } };
     assert_eq!(stop.act, Some(release.clone()));
     let retry = instance.decide(at(200), UNKNOWN).wake.expect("it tries again");
     assert_eq!(instance.decide(retry.at, Event::Wake).act, Some(release));
@@ -346,7 +348,7 @@ fn a_term_that_is_not_wanted_any_more_is_given_up_before_its_release_leaves() {
     let mut instance = holder();
     let unwanted = instance.decide(at(100), Event::Contend(false));
     assert_eq!(unwanted.announce, released_by_owner());
-    assert!(matches!(unwanted.act, Some(Act::Release { next: Succession::Anyone, .. })));
+    assert!(matches!(unwanted.act, Some(Act::Release { next: Succession::InLine { .. }, .. })));
     assert_eq!(instance.decide(at(110), applied(105)), Decision::default());
     assert_eq!(instance.decide(at(110), Event::Contend(true)).act, Some(Act::Observe));
 }

@@ -19,7 +19,7 @@ fn lock_row(displaced: Option<Timestamp>) -> StoredRow {
 fn takeover() -> Change {
     let holder = Holder { lease: std::time::Duration::from_secs(1), info: None };
     let writer = Writer::term("b", Nonce { instance: 2, attempt: 1 });
-    Change::Takeover { seen: lock_row(None).row(), writer, holder }
+    Change::Takeover { seen: lock_row(None).row(), writer, holder, passes: None }
 }
 
 fn release() -> Change {
@@ -91,6 +91,7 @@ fn each_change_reads_the_cell_by_which_it_deletes() {
     for change in changes {
         assert!(change.reads(LOCK).columns.contains(&Column::Displaced), "{change:?}");
     }
-    let heartbeat = Change::Heartbeat { term: TermId { token: SEEN, writer: writer() } };
+    let heartbeat =
+        Change::Heartbeat { term: TermId { token: SEEN, writer: writer() }, yields_above: None };
     assert_eq!(heartbeat.reads(LOCK).columns, [Column::Token, Column::Writer]);
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use spindle_protocol::line::Standing;
 use spindle_protocol::rw::{Reader, Stopped, WriterDecision, Writing, left_to_readers};
 use spindle_protocol::{
     Act, Announcement, Answer, Change, Decision, Event, Holder, Instance, Moment, Observation, Row,
@@ -97,10 +98,11 @@ impl Party {
         } else {
             Role::Reader(Reader::new(WRITER_ROW, id, pace.lease))
         };
+        let instance = Instance::new(id, 16 * (index as u64 + 1), pace, now);
         Party {
             key,
             role,
-            instance: Some(Instance::new(id, 16 * (index as u64 + 1), pace, now)),
+            instance: Some(instance.standing(Standing::Aside)),
             wanted: true,
             leaves_to_readers,
             paused: false,

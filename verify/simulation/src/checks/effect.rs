@@ -1,6 +1,7 @@
 //! The effect of a commit on a lock, and what it was for.
 
 use spindle_emulator::engine::Mutation;
+use spindle_protocol::line::Place;
 use spindle_protocol::{Change, Row, Succession, TermId};
 
 use super::{fenced, later_terms, other_rows};
@@ -36,6 +37,7 @@ pub(crate) enum Purpose {
     Insert,
     Takeover {
         seen: Row,
+        passes: Option<Place>,
     },
     Heartbeat(TermId),
     Release {
@@ -47,6 +49,8 @@ pub(crate) enum Purpose {
     /// A write of the term's owner in the same database.
     Fenced(TermId),
     Evict,
+    /// A place in line.
+    Mark(Place),
     /// The takeover row of a peer of another implementation.
     Peer,
     ManualEdits,
@@ -57,12 +61,13 @@ impl Purpose {
     pub(crate) fn of(change: &Change) -> Purpose {
         match change.clone() {
             Change::Insert { .. } => Purpose::Insert,
-            Change::Takeover { seen, .. } => Purpose::Takeover { seen },
+            Change::Takeover { seen, passes, .. } => Purpose::Takeover { seen, passes },
+            Change::Mark { place } => Purpose::Mark(place),
             Change::Heartbeat { term, .. } => Purpose::Heartbeat(term),
             Change::Release { term, next, .. } => Purpose::Release { term, next },
             Change::Evict { .. } => Purpose::Evict,
             Change::BeginRead { seen: None, .. } => Purpose::Insert,
-            Change::BeginRead { seen: Some(seen), .. } => Purpose::Takeover { seen },
+            Change::BeginRead { seen: Some(seen), .. } => Purpose::Takeover { seen, passes: None },
             Change::EndRead { term } => Purpose::Release { term, next: Succession::Anyone },
             Change::BeginWrite { first, .. } => Purpose::Heartbeat(first),
             _ => Purpose::Other,

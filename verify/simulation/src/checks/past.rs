@@ -73,8 +73,10 @@ impl Past {
                 }
             }
             Purpose::Release { next, .. } => {
+                let is_promised = row.is_some_and(|row| row.writer.successor_id().is_some());
                 let how = match next {
-                    Succession::Anyone => "released",
+                    Succession::InLine { .. } if is_promised => "handed_to",
+                    Succession::Anyone | Succession::InLine { .. } => "released",
                     Succession::Successor { .. } => "handed_to",
                     Succession::Cooldown { .. } => "cooldown",
                 };
@@ -91,7 +93,7 @@ impl Past {
                 Some(seized) => end_by_hand(open, at, seized),
                 None => drop(self.edited.insert(lock.clone(), at)),
             },
-            Purpose::Other | Purpose::Fenced(_) | Purpose::Peer => {}
+            Purpose::Other | Purpose::Mark(_) | Purpose::Fenced(_) | Purpose::Peer => {}
         }
     }
 

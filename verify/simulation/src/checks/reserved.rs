@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use spindle_protocol::line::Place;
 use spindle_protocol::{Succession, Timestamp};
 
 use super::{Effect, Purpose};
@@ -9,7 +10,11 @@ use crate::coverage::CoverageGoal;
 
 /// For whom each lock is reserved, told by those who reserved it and never by the row's text.
 #[derive(Debug, Default)]
-pub(super) struct Reservations(BTreeMap<String, Reserved>);
+pub(super) struct Reservations {
+    locks: BTreeMap<String, Reserved>,
+    /// Who stands first in line, told by the commits that wrote it.
+    line: BTreeMap<String, Place>,
+}
 
 #[derive(Clone, Debug)]
 struct Reserved {
@@ -20,6 +25,7 @@ struct Reserved {
 #[derive(Clone, Debug)]
 enum Whom {
     Only(String),
+    InLine(String),
     Nobody,
 }
 
@@ -33,14 +39,32 @@ impl Reservations {
     ) -> Result<Option<CoverageGoal>, String> {
         let Effect { lock, purpose, .. } = effect;
         let reserved = match purpose {
+            Purpose::Mark(place) => {
+                self.line.insert(lock.clone(), place.clone());
+                return Ok(Some(CoverageGoal::TookPlace));
+            }
             Purpose::Insert | Purpose::Takeover { .. } => {
-                let Some(reserved) = self.0.remove(lock) else { return Ok(None) };
+                let passes = match purpose {
+                    Purpose::Takeover { passes, .. } => passes.as_ref(),
+                    _ => None,
+                };
+                self.line
+                    .retain(|of, place| of != lock || !(place.id() == id || passes == Some(place)));
+                let Some(reserved) = self.locks.remove(lock) else { return Ok(None) };
                 return reserved.taken(id, at);
             }
             // An edit of a row undoes what it says.
-            Purpose::ManualEdits => None,
+            Purpose::ManualEdits => {
+                self.line.remove(lock);
+                None
+            }
             Purpose::Release { next, .. } => match next {
                 Succession::Anyone => None,
+                Succession::InLine { grace } => {
+                    let place = self.line.remove(lock).filter(|place| place.id() != id);
+                    let whom = place.map(|place| Whom::InLine(place.id().to_string()));
+                    whom.map(|whom| Reserved { until: at + *grace, whom })
+                }
                 Succession::Successor { id, grace } => {
                     Some(Reserved { until: at + *grace, whom: Whom::Only(id.clone()) })
                 }
@@ -51,22 +75,23 @@ impl Reservations {
             _ => return Ok(None),
         };
         match reserved {
-            Some(reserved) => drop(self.0.insert(lock.clone(), reserved)),
-            None => drop(self.0.remove(lock)),
+            Some(reserved) => drop(self.locks.insert(lock.clone(), reserved)),
+            None => drop(self.locks.remove(lock)),
         }
         Ok(None)
     }
 
     /// All rows are gone, and what they said.
     pub(super) fn lost_rows(&mut self) {
-        self.0.clear();
+        self.locks.clear();
+        self.line.clear();
     }
 }
 
 impl Reserved {
     fn taken(&self, id: &str, at: Timestamp) -> Result<Option<CoverageGoal>, String> {
         let may = match &self.whom {
-            Whom::Only(successor) => successor == id,
+            Whom::Only(successor) | Whom::InLine(successor) => successor == id,
             Whom::Nobody => false,
         };
         if !may && at < self.until {
@@ -74,7 +99,8 @@ impl Reserved {
         }
         Ok(match &self.whom {
             Whom::Nobody => Some(CoverageGoal::CooldownTook),
-            Whom::Only(_) => None,
+            Whom::InLine(_) if may => Some(CoverageGoal::TookInTurn),
+            Whom::Only(_) | Whom::InLine(_) => None,
         })
     }
 }
