@@ -135,7 +135,9 @@ impl Wait {
 
     /// Returns what follows from a poll; `is_vacant` if the lock may be taken.
     pub(crate) fn polled(&mut self, seen: &Observation, is_vacant: bool) -> Step {
-        self.since.get_or_insert(seen.read_at);
+        if self.rank().is_some() {
+            self.since.get_or_insert(seen.read_at);
+        }
         let next = seen.next.as_ref();
         if !is_vacant {
             return Step::Wait(self.missed(next));
@@ -161,7 +163,8 @@ impl Wait {
     }
 
     fn missed(&mut self, next: Option<&Place>) -> Option<Place> {
-        self.misses = self.misses.saturating_add(1);
+        self.rank()?;
+        self.misses = (self.misses + 1).min(PATIENCE_POLLS);
         self.vacant = None;
         self.place(next).filter(|_| self.misses >= PATIENCE_POLLS)
     }
@@ -170,7 +173,7 @@ impl Wait {
     /// higher rank has it. Whoever has it may be dead: so the wait is counted in polls of one vacancy.
     fn vacant(&mut self, row: &Row, next: Option<&Place>) -> Step {
         let seen = self.vacant.filter(|(token, _)| *token == row.token).map_or(0, |(_, seen)| seen);
-        let seen = seen.saturating_add(1);
+        let seen = (seen + 1).min(VACANT_POLLS);
         self.vacant = Some((row.token, seen));
         let is_first = next.is_some_and(|next| next.waiter == self.waiter);
         let is_named = row.is_released() && row.writer.successor_id() == Some(id_of(&self.waiter));
@@ -182,13 +185,18 @@ impl Wait {
 
     /// Returns the place that this contender takes, if it goes before what stands there.
     fn place(&self, next: Option<&Place>) -> Option<Place> {
-        let rank = match self.standing {
-            Standing::Aside => return None,
-            Standing::Plain => 0,
-            Standing::Ranked { rank, .. } => rank,
-        };
-        let place = Place { rank, since: self.since?, waiter: Arc::clone(&self.waiter) };
+        let (rank, since) = (self.rank()?, self.since?);
+        let place = Place { rank, since, waiter: Arc::clone(&self.waiter) };
         next.is_none_or(|next| place.goes_before(next)).then_some(place)
+    }
+
+    /// Returns the rank of the place that it takes; none if it takes none.
+    fn rank(&self) -> Option<u32> {
+        match self.standing {
+            Standing::Aside => None,
+            Standing::Plain => Some(0),
+            Standing::Ranked { rank, .. } => Some(rank),
+        }
     }
 }
 
