@@ -28,10 +28,10 @@ impl Instance {
             }
             Phase::Holding(term) => self.heartbeat_answered(now, term, answer, decision),
             Phase::Releasing(release) => self.released(now, release, &answer),
-            // No other act is under way there: this is what became of a place in line.
-            idle @ Phase::Standby { .. } => {
-                self.phase = idle;
-                if matches!(answer, Answer::NotApplied | Answer::Unknown) {
+            // What became of a place in line, or of the heartbeat of a term that is over.
+            Phase::Standby { poll, is_marking } => {
+                self.phase = Phase::Standby { poll, is_marking: false };
+                if is_marking && matches!(answer, Answer::NotApplied | Answer::Unknown) {
                     self.mark_from = now + MARK_PAUSE;
                     self.failures.lost_races = self.failures.lost_races.saturating_add(1);
                 }
@@ -76,6 +76,9 @@ impl Instance {
         let is_well = self.failures.in_a_row() == 0 || now >= self.failures.last + MARK_PAUSE;
         let Some(place) = place.filter(|_| is_well && now >= self.mark_from) else { return };
         self.mark_from = now + self.timing.poll_interval.max(MARK_INTERVAL_MIN);
+        if let Phase::Standby { is_marking, .. } = &mut self.phase {
+            *is_marking = true;
+        }
         decision.act = Some(Act::Mark { place });
     }
 

@@ -9,7 +9,7 @@ impl Instance {
         let is_early = is_early && self.early().is_some();
         let asked = Turn::Asked { sent: now };
         match &mut self.phase {
-            Phase::Standby { poll } if self.wanted && poll.at <= now => {
+            Phase::Standby { poll, .. } if self.wanted && poll.at <= now => {
                 self.phase = Phase::Observing;
                 Some(Act::Observe)
             }
@@ -51,7 +51,7 @@ impl Instance {
     pub(super) fn next_wake(&self) -> Option<Wake> {
         let stop = self.stop_by.map(Wake::at);
         let next = match &self.phase {
-            Phase::Standby { poll } => self.wanted.then_some(*poll),
+            Phase::Standby { poll, .. } => self.wanted.then_some(*poll),
             Phase::Resolving(_, Turn::Due(wake)) => Some(*wake),
             Phase::Releasing(Releasing { turn: Turn::Due(wake), .. }) => Some(*wake),
             Phase::Holding(term) => {

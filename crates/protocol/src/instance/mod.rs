@@ -43,7 +43,11 @@ pub struct Instance {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
-    Standby { poll: Wake },
+    /// Between two polls; and if a place in line is being taken meanwhile.
+    Standby {
+        poll: Wake,
+        is_marking: bool,
+    },
     Observing,
     Beginning(Attempt),
     Resolving(Attempt, Turn),
@@ -111,7 +115,7 @@ impl Instance {
             timing,
             wanted: true,
             attempts: 0,
-            phase: Phase::Standby { poll: Wake::at(now) },
+            phase: Phase::Standby { poll: Wake::at(now), is_marking: false },
             quiet_from: now,
             failures: Failures::default(),
             begin_from: Moment::default(),
@@ -220,7 +224,7 @@ impl Instance {
         let was_lost_early = reason.is_loss() && !term.has_lasted();
         decision.announce = Some(Announcement::Ended { token: term.id.token, reason });
         let poll = if was_lost_early { self.begin_failed(now) } else { Wake::at(now) };
-        self.phase = Phase::Standby { poll };
+        self.phase = Phase::Standby { poll, is_marking: false };
     }
 
     fn contend(&mut self, now: Moment, wanted: bool, decision: &mut Decision) {
@@ -290,7 +294,7 @@ impl Instance {
         self.read_failed(now);
         let retry = self.retry(now);
         self.stand_by(now);
-        if let Phase::Standby { poll } = &mut self.phase
+        if let Phase::Standby { poll, .. } = &mut self.phase
             && poll.at < retry.at
         {
             *poll = retry;
@@ -308,7 +312,7 @@ impl Instance {
         self.phase = if self.stop_by.is_some() {
             Phase::Ended
         } else {
-            Phase::Standby { poll: Wake { at, spread } }
+            Phase::Standby { poll: Wake { at, spread }, is_marking: false }
         };
     }
 }

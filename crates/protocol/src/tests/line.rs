@@ -330,6 +330,26 @@ fn a_holder_that_preempts_ends_its_term_for_a_higher_rank_once_it_is_ten_leases_
 }
 
 #[test]
+fn the_late_answer_to_a_heartbeat_of_a_lost_term_is_no_place_that_failed() {
+    let timing = Timing::from_lease(LEASE);
+    let mut lost = Instance::new("a", 1, timing.clone(), Moment::default());
+    let (row, next, wait) = (None, None, Duration::ZERO);
+    let seen = Observation { row, next, read_at: TODAY, wait };
+    lost.decide(Moment::default(), Event::Wake);
+    lost.decide(Moment::default(), Event::Answer(Answer::Observed(seen)));
+    lost.decide(Moment::default(), Event::Answer(Answer::Applied { at: TODAY }));
+    let asked = lost.decide(Moment(timing.heartbeat_interval), Event::Wake);
+    assert!(matches!(asked.act, Some(Act::Heartbeat { .. })), "{asked:?}");
+    let ended = lost.decide(Moment(timing.renew_deadline), Event::Wake);
+    assert!(matches!(ended.announce, Some(Announcement::Ended { .. })), "{ended:?}");
+    for answer in [Answer::Unknown, Answer::NotApplied] {
+        let mut heard = lost.clone();
+        heard.decide(Moment(timing.renew_deadline), Event::Answer(answer));
+        assert_eq!(heard, lost, "it has taken no place");
+    }
+}
+
+#[test]
 fn a_process_that_starts_anew_has_the_place_of_its_former_life() {
     let place = |waiter: &str| Place { rank: 0, since: Timestamp(9), waiter: waiter.into() };
     let (before, now) = (place("a#0000000000000001"), place("a#0000000000000002"));
