@@ -177,7 +177,10 @@ impl Wait {
         self.vacant = Some((row.token, seen));
         let is_first = next.is_some_and(|next| next.waiter == self.waiter);
         let is_named = row.is_released() && row.writer.successor_id() == Some(id_of(&self.waiter));
-        if is_first || is_named || seen >= VACANT_POLLS {
+        if is_first || is_named {
+            return Step::Take(None);
+        }
+        if seen >= VACANT_POLLS {
             return Step::Take(next.cloned());
         }
         Step::Wait(self.place(next))

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::line::{Place, Standing};
+use crate::line::{Place, Standing, waiter};
 use crate::{
     Act, Announcement, Answer, Cell, Column, Decision, Event, Holder, Instance, Moment,
-    Observation, StoredRow, Timestamp, Timing, Write, WriteKind, Writer,
+    Observation, Row, StoredRow, Succession, Timestamp, Timing, Write, WriteKind, Writer,
 };
 
 const LOCK: &str = "job";
@@ -290,6 +290,21 @@ fn the_highest_rank_that_waits_takes_after_a_crash_and_after_a_release() {
         world.run(Moment(POLL * 90), |world| world.holds(low) || world.holds(high));
         assert!(world.holds(low), "seed {seed}");
     }
+}
+
+#[test]
+fn who_has_a_rank_and_was_promised_the_lock_leaves_the_place_of_another() {
+    let timing = Timing::from_lease(LEASE);
+    let mut first = Instance::new("b", 2, timing, Moment::default()).standing(ranked(1, false));
+    let next = Succession::Successor { id: waiter("b", 2).to_string(), grace: POLL * 2 };
+    let (heartbeat, token) = (Timestamp::EPOCH, TODAY);
+    let row = Row { heartbeat, token, writer: next.writer(), lease: next.grace() };
+    let older = Place { rank: 1, since: Timestamp(1), waiter: waiter("a", 1) };
+    let (row, next) = (Some(row), Some(older));
+    let seen = Observation { row, next, read_at: TODAY, wait: Duration::ZERO };
+    first.decide(Moment::default(), Event::Wake);
+    let took = first.decide(Moment::default(), Event::Answer(Answer::Observed(seen)));
+    assert!(matches!(took.act, Some(Act::Takeover { passes: None, .. })), "{took:?}");
 }
 
 #[test]
