@@ -212,7 +212,7 @@ pub(crate) fn taken(row: Option<&StoredRow>, place: &Place) -> Result<(Column, C
     Ok((Column::Next, Cell::Text(place.to_string())))
 }
 
-/// Returns the cell that a begin clears: a place of its own id, or the one that it has waited for.
+/// Returns the cell that a begin clears: its own place, or the one that it has waited for.
 pub(crate) fn cleared(
     row: Option<&StoredRow>,
     writer: &Writer,
@@ -247,7 +247,10 @@ pub(crate) fn yields(row: Option<&StoredRow>, above: Option<u32>) -> Result<(), 
     }
 }
 
-/// Returns true if a place is that of this term's own process, or of a former life of it.
+/// Returns true if a place is that of this term's own process. Another one of its id may live.
 fn is_own(place: &Place, writer: &Writer) -> bool {
-    writer.id() == Some(place.id())
+    match writer.names() {
+        Named::Term { id, nonce } => waiter(id, nonce.instance) == place.waiter,
+        _ => false,
+    }
 }

@@ -200,9 +200,14 @@ impl World {
 
 /// Returns how often each of so many processes had the lock, of 100 turns and some before them.
 fn turns_of(count: usize, hold: Duration, seed: u64) -> Vec<usize> {
-    let mut world = World::new(seed);
-    for index in 0..count {
-        world.join(&format!("p{index}"), Standing::Plain, Some(hold));
+    let ids: Vec<String> = (0..count).map(|index| format!("p{index}")).collect();
+    turns_of_ids(&ids, hold, seed)
+}
+
+fn turns_of_ids(ids: &[String], hold: Duration, seed: u64) -> Vec<usize> {
+    let (mut world, count) = (World::new(seed), ids.len());
+    for id in ids {
+        world.join(id, Standing::Plain, Some(hold));
     }
     let first = 2 * count;
     let until = Moment(Duration::from_secs(5_000));
@@ -222,6 +227,15 @@ fn two_processes_that_loop_get_the_lock_about_as_often() {
             let (less, more) = (turns[0].min(turns[1]), turns[0].max(turns[1]));
             assert!(more as f64 <= less as f64 * most, "hold {hold} ms, seed {seed}: {turns:?}");
         }
+    }
+}
+
+#[test]
+fn two_processes_of_one_id_get_the_lock_about_as_often() {
+    for seed in 0..10 {
+        let turns = turns_of_ids(&["p".into(), "p".into()], Duration::from_millis(100), seed);
+        let (less, more) = (turns[0].min(turns[1]), turns[0].max(turns[1]));
+        assert!(more <= less * 2, "seed {seed}: {turns:?}");
     }
 }
 
