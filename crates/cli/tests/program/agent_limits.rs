@@ -6,9 +6,11 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::agent::{LONG, agent, claim, gained, lead};
+use crate::agent_exits::{OnSocket, own_path};
 use crate::http::Server;
 use crate::world::{TIME_LIMIT, World, under, until};
 
@@ -113,6 +115,37 @@ async fn a_socket_is_for_its_owner_alone() {
     let refused = world.run(&["agent", "--socket", name]).await;
     assert_eq!((refused.code, path.exists()), (Some(2), true), "it is no socket: {refused:?}");
     std::fs::remove_file(&path).unwrap();
+}
+
+/// The status that a process of another user gets, by a client that each Debian has.
+async fn status_for(uid: u32, agent: &OnSocket) -> String {
+    let asks = "use IO::Socket::UNIX; my $s = IO::Socket::UNIX->new(Peer => $ARGV[0]) or die $!; \
+                print $s \"GET /readyz HTTP/1.0\\r\\nHost: localhost\\r\\n\\r\\n\"; print <$s>";
+    let mut client = Command::new("perl");
+    client.args(["-e", asks]).arg(&agent.socket).uid(uid).current_dir("/");
+    let said = client.output().await.unwrap();
+    String::from_utf8([said.stdout, said.stderr].concat()).unwrap()
+}
+
+#[tokio::test]
+async fn a_socket_serves_the_users_that_it_is_told_of() {
+    let (uid, other) = (65_534, 65_533);
+    let is_root = nix::unistd::geteuid().is_root();
+    if !is_root || Command::new("perl").arg("-e1").output().await.is_err() {
+        eprintln!("nobody here can become another user");
+        return;
+    }
+    let world = World::start().await;
+    let own = OnSocket::start(&world, "own").await;
+    let refused = status_for(uid, &own).await;
+    assert!(refused.contains("Permission denied"), "its mode is 0600: {refused}");
+    let allowed = uid.to_string();
+    let shared = OnSocket::at(&world, own_path("shared"), &["--allow-uid", &allowed]).await;
+    let served = status_for(uid, &shared).await;
+    assert!(served.starts_with("HTTP/1.0 200"), "{served}");
+    let refused = status_for(other, &shared).await;
+    assert!(refused.starts_with("HTTP/1.0 403") && refused.contains("user 65533"), "{refused}");
+    assert!(status_for(0, &shared).await.starts_with("HTTP/1.0 200"), "root may");
 }
 
 #[tokio::test]
