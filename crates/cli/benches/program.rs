@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a bench that panics has failed, which is what it is for")]
 
 mod agent;
+mod exits;
 #[path = "../tests/program/http.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod http;
@@ -13,6 +14,7 @@ mod http;
 mod world;
 
 use std::io::Read as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,7 +32,7 @@ const WATCHED: Duration = Duration::from_secs(20);
 
 const VIEWERS: usize = 20;
 
-const PARTS: [&str; 6] = ["ls", "history", "commands", "watch", "serve", "agent"];
+const PARTS: [&str; 7] = ["ls", "history", "commands", "watch", "serve", "agent", "exits"];
 
 #[tokio::main]
 async fn main() {
@@ -50,6 +52,7 @@ async fn main() {
             "watch" => watch().await,
             "serve" => serve().await,
             "agent" => agent::measure().await,
+            "exits" => exits::measure().await,
             _ => panic!("no part is called `{part}`: there are {PARTS:?}"),
         }
     }
@@ -190,7 +193,12 @@ async fn serve() {
 }
 
 fn cpu_time(pid: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    time_in(Path::new(&format!("/proc/{pid}/stat")))
+}
+
+/// The processor's time that such a file of the kernel tells.
+fn time_in(stat: &Path) -> Duration {
+    let stat = std::fs::read_to_string(stat).unwrap();
     let (_, fields) = stat.rsplit_once(") ").unwrap();
     let ticks: Vec<u64> = fields.split(' ').skip(11).take(2).map(|n| n.parse().unwrap()).collect();
     // A hundred ticks a second, on every Linux.

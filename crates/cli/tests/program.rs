@@ -29,6 +29,8 @@ mod answers;
 mod demo;
 #[path = "program/exits.rs"]
 mod exits;
+#[path = "program/exits_long.rs"]
+mod exits_long;
 #[path = "program/fleets.rs"]
 mod fleets;
 #[path = "program/hostile.rs"]

@@ -18,10 +18,12 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::agent::agent;
-use crate::world::{Cells, DATABASE, Running, TIME_LIMIT, World, row, until};
+use crate::world::{Cells, DATABASE, Running, TIME_LIMIT, World, row, under, until};
 
 /// Short enough to be waited for where a lease has to run out.
 const LEASE: Duration = Duration::from_secs(3);
+/// What makes a PID namespace, which ends with it.
+const APART: [&str; 3] = ["--pid", "--fork", "--kill-child"];
 /// Of terms that are written by hand.
 const LONG: Duration = Duration::from_secs(300);
 
@@ -37,11 +39,34 @@ impl OnSocket {
     }
 
     pub async fn at(world: &World, socket: PathBuf, arguments: &[&str]) -> OnSocket {
+        OnSocket::in_namespace(world, socket, arguments, false).await
+    }
+
+    /// In a PID namespace of its own, or in this one.
+    pub async fn in_namespace(
+        world: &World,
+        socket: PathBuf,
+        arguments: &[&str],
+        apart: bool,
+    ) -> OnSocket {
         let mut command = world.program(&["agent", "--socket"]);
-        command.arg(&socket).args(arguments).stderr(Stdio::inherit());
+        command.arg(&socket).args(arguments);
+        let mut command = if apart { under("unshare", &APART, command) } else { command };
+        command.stderr(Stdio::inherit());
         let mut running = Running::start(command);
         assert!(running.line().await.starts_with("Listens on"));
         OnSocket { socket, running }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.running.child.id().unwrap().cast_signed())
+    }
+
+    /// A number that its metrics say.
+    pub async fn counts(&self, name: &str) -> usize {
+        let metrics = self.answer("GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n").await;
+        let found = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        found.unwrap().parse().unwrap()
     }
 
     pub async fn killed(mut self) {
@@ -81,10 +106,12 @@ pub fn own_path(name: &str) -> PathBuf {
 }
 
 /// A process of this test's own program, in which one part of it runs alone.
-pub fn in_a_process(part: &str, variables: &[(&str, &OsStr)]) -> Running {
+pub fn in_a_process(part: &str, variables: &[(&str, &OsStr)], apart: bool) -> Running {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", part, "--ignored", "--nocapture", "--test-threads=1"]);
-    command.envs(variables.iter().copied()).kill_on_drop(true);
+    command.envs(variables.iter().copied());
+    let mut command = if apart { under("unshare", &APART, command) } else { command };
+    command.kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     Running::start(command)
 }
@@ -96,7 +123,8 @@ impl Client {
     fn start(agent: &OnSocket, request: &str) -> Client {
         let variables =
             [("CLIENT_SOCKET", agent.socket.as_os_str()), ("CLIENT_REQUEST", request.as_ref())];
-        Client(in_a_process("agent_exits::a_client_in_a_process_of_its_own", &variables))
+        let part = "agent_exits::a_client_in_a_process_of_its_own";
+        Client(in_a_process(part, &variables, false))
     }
 
     /// One that leads through the agent.

@@ -1,14 +1,18 @@
 //! Processes that hold by themselves and die: the agent of their host releases for them.
 
 use std::io::BufRead as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use fork::{Fork, fork};
+use nix::sys::resource::{Resource, rlim_t, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use spindle::google_cloud_spanner::client::Spanner;
+use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::health::Failing;
-use spindle::{CancellationToken, Database, FencingToken, LockTable, Spindle, TermChange};
+use spindle::{CancellationToken, Database, FencingToken, LockTable, Spindle, Term, TermChange};
 
 use crate::agent_exits::{OnSocket, in_a_process, own_path};
 use crate::world::{DATABASE, Running, TIME_LIMIT, World, until};
@@ -16,18 +20,34 @@ use crate::world::{DATABASE, Running, TIME_LIMIT, World, until};
 /// Short enough to be waited for, and longer than a busy machine keeps a process from its turn.
 const LEASE: Duration = Duration::from_secs(6);
 
+/// What a holder writes under its fence, where the database has such a table.
+pub const ORDERS: &str = "CREATE TABLE orders (
+  id STRING(MAX) NOT NULL,
+  lock STRING(MAX) NOT NULL,
+  token INT64 NOT NULL,
+  written TIMESTAMP OPTIONS (allow_commit_timestamp=true),
+) PRIMARY KEY (id)";
+
 /// A process that holds one lock.
 pub struct Holder {
     pub running: Running,
     pub token: FencingToken,
+    /// Its number where this test looks from.
+    process: Pid,
 }
 
 impl Holder {
-    pub async fn start(
+    pub async fn start(world: &World, agent: &OnSocket, lock: &str) -> Holder {
+        Holder::begin(world, Some(&agent.socket), lock, LEASE, false).await
+    }
+
+    /// One that the agent of this socket releases for, in a PID namespace of its own or in this one.
+    pub async fn begin(
         world: &World,
-        agent: Option<&OnSocket>,
+        socket: Option<&Path>,
         lock: &str,
         lease: Duration,
+        apart: bool,
     ) -> Holder {
         let (endpoint, lease) = (world.emulator.endpoint(), lease.as_millis().to_string());
         let mut variables = vec![
@@ -35,11 +55,17 @@ impl Holder {
             ("HOLDER_LOCK", lock.as_ref()),
             ("HOLDER_LEASE", lease.as_ref()),
         ];
-        variables.extend(agent.map(|agent| ("HOLDER_SOCKET", agent.socket.as_os_str())));
-        let mut running = in_a_process("exits::a_holder_in_a_process_of_its_own", &variables);
+        variables.extend(socket.map(|socket| ("HOLDER_SOCKET", socket.as_os_str())));
+        let part = "exits::a_holder_in_a_process_of_its_own";
+        let mut running = in_a_process(part, &variables, apart);
         let line = running.says("holds ").await;
         let token = line.rsplit_once(' ').unwrap().1.parse().unwrap();
-        Holder { running, token }
+        let process = process(&running, apart);
+        Holder { running, token, process }
+    }
+
+    pub fn process(&self) -> Pid {
+        self.process
     }
 
     /// The process of a child, and whether it believes that it holds.
@@ -50,6 +76,14 @@ impl Holder {
         let at = words.iter().position(|word| *word == "child").unwrap();
         (Pid::from_raw(words[at + 1].parse().unwrap()), words[at + 2] == "true")
     }
+}
+
+/// The process itself, and not the one that made its namespace.
+pub fn process(running: &Running, apart: bool) -> Pid {
+    let id = running.child.id().unwrap();
+    let children = || std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+    let id = if apart { children().trim().parse().unwrap() } else { id };
+    Pid::from_raw(id.cast_signed())
 }
 
 /// The holder's end. Not a test of its own.
@@ -73,6 +107,7 @@ fn a_holder_in_a_process_of_its_own() {
         panic!("no term")
     };
     println!("holds {}", term.token());
+    runtime.spawn(writes(variable("HOLDER_ENDPOINT"), term));
     for order in std::io::stdin().lock().lines() {
         match order.unwrap().as_str() {
             "abort" => std::process::abort(),
@@ -82,6 +117,20 @@ fn a_holder_in_a_process_of_its_own() {
                 panic!("as it is told");
             }
             "exit" => std::process::exit(1),
+            "dump" => {
+                let all = rlim_t::MAX;
+                // Where it may not, there is nothing to dump.
+                let _ = setrlimit(Resource::RLIMIT_CORE, all, all);
+                let folder = dump_of(std::process::id());
+                std::fs::create_dir(&folder).unwrap();
+                std::env::set_current_dir(&folder).unwrap();
+                let kept = std::hint::black_box(vec![1_u8; 50 << 20]);
+                println!("dumps {}", kept.len());
+                std::process::abort();
+            }
+            "eat" => loop {
+                std::mem::forget(vec![1_u8; 16 << 20]);
+            },
             "return" => return,
             "exec" => {
                 drop(std::os::unix::process::CommandExt::exec(Command::new("sleep").arg("99")))
@@ -94,6 +143,30 @@ fn a_holder_in_a_process_of_its_own() {
             }
             how => forks(&lock, how == "fork and close"),
         }
+    }
+}
+
+/// Where a process dumps its core.
+pub fn dump_of(process: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("spindle-dump-{process}"))
+}
+
+/// Writes under the fence, again and again.
+async fn writes(endpoint: String, term: Term) {
+    let spanner = Spanner::builder().with_endpoint(endpoint).build().await.unwrap();
+    let client = spanner.database_client(DATABASE).build().await.unwrap();
+    for n in 0.. {
+        let id = format!("{}/{n}", term.lock());
+        let order = Mutation::new_insert_builder("orders").set("id").to(id);
+        let order = order.set("lock").to(term.lock().to_string());
+        let token = i64::try_from(term.token().as_nanoseconds()).unwrap();
+        let order =
+            order.set("token").to(token).set("written").to("spanner.commit_timestamp()").build();
+        // A test may have no such table, and the term may be over.
+        if term.fence().write(&client, [order]).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
@@ -125,7 +198,7 @@ fn forks(lock: &Spindle, closes: bool) {
 }
 
 /// Waits until each term is older than its lease by Spanner's clock, and was renewed since.
-async fn grow_old(world: &World, locks: &[&str], lease: Duration) {
+pub async fn grow_old(world: &World, locks: &[&str], lease: Duration) {
     world.emulator.advance(lease);
     for lock in locks {
         until("it is renewed", async || {
@@ -147,7 +220,7 @@ async fn the_lock_of_a_process_that_dies_is_released_however_it_dies() {
     let ways = ["killed", "abort", "panic", "exit", "return", "fork and close", "fork"];
     let mut holders = Vec::new();
     for way in ways {
-        holders.push(Holder::start(&world, Some(&agent), way, LEASE).await);
+        holders.push(Holder::start(&world, &agent, way).await);
     }
     agent.says("spindle_agent_watched 7").await;
     grow_old(&world, &ways, LEASE).await;
@@ -178,8 +251,8 @@ async fn a_program_that_the_dead_process_has_started_keeps_its_lease() {
     let world = World::start().await;
     let agent = OnSocket::start(&world, "started").await;
     let (mut starts, dies) = (
-        Holder::start(&world, Some(&agent), "starts", LEASE).await,
-        Holder::start(&world, Some(&agent), "dies", LEASE).await,
+        Holder::start(&world, &agent, "starts").await,
+        Holder::start(&world, &agent, "dies").await,
     );
     agent.says("spindle_agent_watched 2").await;
     grow_old(&world, &["starts", "dies"], LEASE).await;
