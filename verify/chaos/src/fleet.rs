@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::history::Failure;
 use crate::proxy::{LinkFault, Proxy, Server};
-use crate::setup::{DATABASE, Target, agent_of};
+use crate::setup::{DATABASE, Target, WITNESS, agent_of};
 
 /// A worker that was told to leave releases its lock first, and its row in the group.
 const LEAVE_LIMIT: Duration = Duration::from_secs(25);
@@ -35,6 +35,8 @@ pub struct Fleet {
     /// By id, as the workers are.
     agents: BTreeMap<String, Worker>,
     holder: Holder,
+    /// The agent that releases for workers that were killed, if there is one; and its socket.
+    witness: Option<(PathBuf, Child)>,
 }
 
 /// The last process to say that it holds: a target to hit, and no evidence of anything.
@@ -57,7 +59,22 @@ struct Process {
 impl Fleet {
     pub fn new(server: SocketAddr, target: Target, out: PathBuf, agent: Option<PathBuf>) -> Fleet {
         let (workers, agents) = (BTreeMap::new(), BTreeMap::new());
-        Fleet { server, target, out, agent, workers, agents, holder: Holder::default() }
+        let (holder, witness) = (Holder::default(), None);
+        Fleet { server, target, out, agent, workers, agents, holder, witness }
+    }
+
+    /// Starts the agent that releases for workers that are killed. Nothing befalls it.
+    pub fn start_witness(&mut self, program: &Path) -> Result<(), Failure> {
+        let socket = self.socket("witness");
+        let mut command = self.agent_command(program, "witness", self.server)?;
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).spawn()?;
+        self.witness = Some((socket, child));
+        Ok(())
+    }
+
+    pub fn has_witness(&self) -> bool {
+        self.witness.is_some()
     }
 
     pub fn server(&self) -> SocketAddr {
@@ -91,6 +108,9 @@ impl Fleet {
         if self.agent.is_some() {
             command.arg(proxy.to_string());
         }
+        if let Some((socket, _)) = &self.witness {
+            command.env(WITNESS, socket);
+        }
         self.spawn(id, command)
     }
 
@@ -108,20 +128,27 @@ impl Fleet {
 
     fn start_agent(&mut self, id: &str) -> Result<(), Failure> {
         let program = self.agent.as_ref().ok_or("there are no agents")?;
+        let command = self.agent_command(program, id, self.agents[id].proxy.address())?;
+        self.spawn(id, command)
+    }
+
+    fn agent_command(
+        &self,
+        program: &Path,
+        id: &str,
+        server: SocketAddr,
+    ) -> Result<Command, Failure> {
         let mut command = Command::new(program);
+        let log = self.out.join(format!("{id}.log"));
+        let log = File::options().create(true).append(true).open(log)?;
         command
             .args(["agent", "--grace", "2s", "--socket"])
             .arg(self.socket(id))
-            .env("SPANNER_EMULATOR_HOST", self.agents[id].proxy.address().to_string())
+            .env("SPANNER_EMULATOR_HOST", server.to_string())
             .env("SPINDLE_DATABASE", DATABASE)
             .env_remove("SPINDLE_TABLE")
-            .stderr(
-                File::options()
-                    .create(true)
-                    .append(true)
-                    .open(self.out.join(format!("{id}.log")))?,
-            );
-        self.spawn(id, command)
+            .stderr(log);
+        Ok(command)
     }
 
     fn spawn(&mut self, id: &str, mut command: Command) -> Result<(), Failure> {

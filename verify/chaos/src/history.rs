@@ -35,6 +35,8 @@ pub struct Record {
 pub enum Event {
     /// The run begins.
     Run(Target),
+    /// An agent releases for workers that are killed: from there on such a one holds nothing.
+    Witnessed,
     /// Spanner's clock shows this, in nanoseconds.
     Spanner(u64),
     Started,

@@ -44,6 +44,9 @@ pub struct Options {
     /// The workers lead through `spindle agent`, each through one of its own: the path of the program.
     #[arg(long, value_name = "PROGRAM", group = "work")]
     agent: Option<PathBuf>,
+    /// An agent releases for workers that are killed: the path of the program `spindle`.
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "agent")]
+    witness: Option<PathBuf>,
     /// So many workers read under a lock.
     #[arg(long, value_name = "N", requires = "writers", conflicts_with_all = ["work", "members"], value_parser = count::<1, 10>)]
     readers: Option<usize>,
@@ -131,7 +134,10 @@ async fn run(options: &Options) -> Result<bool, Failure> {
         Some(address) => (address, None),
         None => embedded().await.map(|spanner| (spanner.address(), Some(spanner)))?,
     };
-    let fleet = Fleet::new(address, target, out.clone(), options.agent.clone());
+    let mut fleet = Fleet::new(address, target, out.clone(), options.agent.clone());
+    if let Some(program) = &options.witness {
+        fleet.start_witness(program)?;
+    }
     let work = (target, options.members(), options.bare);
     let mut nemesis = Nemesis::new(fleet, spanner.as_ref(), work, out, seed).await?;
     nemesis.run(Duration::from_secs_f64(minutes * 60.0)).await?;

@@ -10,6 +10,8 @@ pub const DATABASE: &str = "projects/chaos/instances/chaos/databases/chaos";
 /// The group of the members, and the name of their shards.
 pub const GROUP: &str = "chaos";
 pub const SHARDS: &str = "pieces";
+/// The variable with the socket of the agent that releases for workers that are killed.
+pub const WITNESS: &str = "CHAOS_WITNESS";
 /// Each worker reads or holds all of their rows.
 pub const LOCKS_MAX: usize = 1_000;
 

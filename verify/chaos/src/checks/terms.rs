@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use spindle_judge::{Disorder, Mode, Terms};
 
 use super::evidence::{Property, Violation};
-use crate::history::{Event, Record};
+use crate::history::{Event, Fault, Record};
 
 /// One process's account of one term.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +46,12 @@ pub fn terms(records: &[Record]) -> Vec<Term> {
             });
     }
     let mut terms: Vec<Term> = terms.into_values().collect();
+    let is_witnessed = records.iter().any(|record| record.event == Event::Witnessed);
     for term in &mut terms {
         release(term, records);
+        if is_witnessed {
+            die(term, records);
+        }
     }
     terms.sort_by_key(|term| term.begin);
     terms
@@ -75,6 +79,15 @@ fn release(term: &mut Term, records: &[Record]) {
     }
     if let_go {
         term.bound = term.last;
+    }
+}
+
+/// A process that is killed is bound until then, or by its last claim: the kernel kills a little later.
+fn die(term: &mut Term, records: &[Record]) {
+    let is_its = |event: &Event| matches!(event, Event::Fault { fault: Fault::Kill, on: Some(on) } if *on == term.who);
+    let killed = records.iter().find(|record| record.at >= term.begin && is_its(&record.event));
+    if let Some(killed) = killed {
+        term.bound = term.bound.min(killed.at.max(term.last));
     }
 }
 

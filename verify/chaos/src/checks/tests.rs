@@ -55,6 +55,16 @@ fn a_takeover_before_the_last_lease_ran_out_is_seen_even_if_its_holder_was_silen
 }
 
 #[test]
+fn with_a_witness_a_holder_that_was_killed_may_be_followed_at_once_and_not_before() {
+    for (begin, violations) in [(2_610, vec![]), (2_590, vec![Property::OneHolder])] {
+        let mut evidence = story();
+        tell(&mut evidence, 0, "nemesis", Event::Witnessed);
+        hold(&mut evidence, "c", begin, begin + 5, begin + 10);
+        assert_eq!(broken(&evidence), violations);
+    }
+}
+
+#[test]
 fn whoever_lets_go_may_be_followed_at_once() {
     let mut evidence = story();
     tell(&mut evidence, 2_505, "a", Event::LetsGo);

@@ -135,6 +135,9 @@ impl<'a> Nemesis<'a> {
     pub async fn run(&mut self, length: Duration) -> Result<(), Failure> {
         let edits = (length / 8).clamp(Duration::from_secs(6), Duration::from_secs(60));
         self.journal.write(Event::Run(self.target))?;
+        if self.fleet.has_witness() {
+            self.journal.write(Event::Witnessed)?;
+        }
         let time = match self.spanner {
             Some(spanner) => u64::try_from(spanner.clock().now().nanos())?,
             None => self.outside.now().await?,

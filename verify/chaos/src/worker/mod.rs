@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::counters::Counters;
 use crate::history::{Event, Failure, Journal};
-use crate::setup::{DATABASE, Target};
+use crate::setup::{DATABASE, Target, WITNESS};
 
 /// Each task has been stopped and each lock released, or given up for lost, by then.
 const LEAVE_LIMIT: Duration = Duration::from_secs(10);
@@ -38,10 +38,14 @@ pub async fn work(
     let journal = Arc::new(Journal::open(&out, id)?);
     journal.write(Event::Started)?;
     let target: Target = serde_json::from_str(target)?;
+    let mut table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
+    if let Some(socket) = std::env::var_os(WITNESS) {
+        table = table.release_on_exit(socket);
+    }
     let worker = Worker {
         id: id.to_string(),
         target,
-        table: LockTable::new(Database::at(endpoint, DATABASE), "locktable"),
+        table,
         counters: Arc::new(Counters::new(endpoint, id, target, &out, Arc::clone(&journal))?),
         journal: Arc::clone(&journal),
         orders: orders(),
