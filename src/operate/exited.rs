@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use spindle_protocol::{Answer, Change, Nonce, Observation, Succession, TermId};
+use spindle_protocol::{Answer, Change, Nonce, Observation, Succession, TermId, Timing};
 
 use crate::batch::OpKind;
 use crate::error::{Error, Outcome};
@@ -72,7 +72,7 @@ async fn release(table: &Table, instance: &ExitedInstance) -> AtExit {
         Outcome { answer: Answer::Observed(observation), .. } => observation,
         failed => return unknown(lock, failed),
     };
-    let (term, is_young) = match term_of(&observation, instance.nonce) {
+    let (term, lease, is_young) = match term_of(&observation, instance.nonce) {
         None => return AtExit::HasNone,
         Some(found) => found,
     };
@@ -80,7 +80,9 @@ async fn release(table: &Table, instance: &ExitedInstance) -> AtExit {
     if is_young {
         return AtExit::Lapses(token);
     }
-    let change = Change::Release { term, next: Succession::Anyone, info: None };
+    // The row doesn't tell how often the dead process polled.
+    let next = Succession::InLine { grace: Timing::from_lease(lease).poll_interval * 2 };
+    let change = Change::Release { term, next, info: None };
     let outcome = send(OpKind::Change(change)).await;
     match outcome.answer {
         Answer::Applied { .. } => AtExit::Released(token),
@@ -89,17 +91,17 @@ async fn release(table: &Table, instance: &ExitedInstance) -> AtExit {
     }
 }
 
-/// Returns the term that the row protects, if it carries the nonce; and true if it is younger than its lease.
+/// Returns the term that the row protects, if it carries the nonce, and its lease; and true if it is younger than that.
 ///
 /// A job that kills its process would run through the fleet if its young terms were released.
-fn term_of(observation: &Observation, nonce: u64) -> Option<(TermId, bool)> {
+fn term_of(observation: &Observation, nonce: u64) -> Option<(TermId, Duration, bool)> {
     let Observation { row, read_at, .. } = observation;
     let row = row.as_ref()?;
     let is_its = row.writer.nonce().is_some_and(|of| of.instance == nonce);
     let lease = row.lease.unwrap_or(LEASE_DEFAULT);
     let protects = !row.is_released() && row.heartbeat + lease > *read_at;
     let term = TermId { token: row.token, writer: row.writer.clone() };
-    (is_its && protects).then_some((term, row.token + lease > *read_at))
+    (is_its && protects).then_some((term, lease, row.token + lease > *read_at))
 }
 
 fn unknown(lock: &str, outcome: Outcome) -> AtExit {
@@ -127,7 +129,7 @@ mod tests {
             let wait = Duration::ZERO;
             Observation { row: Some(row), next: None, read_at: Timestamp(read_at), wait }
         };
-        let is_young = |observation| term_of(&observation, 7).map(|(_, is_young)| is_young);
+        let is_young = |observation| term_of(&observation, 7).map(|(_, _, is_young)| is_young);
         assert_eq!(is_young(seen(1_050, 1_000, 1_100, 7)), Some(false));
         assert_eq!(is_young(seen(1_050, 1_000, 1_099, 7)), Some(true));
         assert_eq!(is_young(seen(1_050, 1_000, 1_150, 7)), None, "it has run out");

@@ -10,7 +10,8 @@ use fork::{Fork, fork};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use spindle::FencingToken;
+use spindle::{FencingToken, Holding};
+use spindle_emulator::engine::{Mutation, WriteKind};
 use spindle_protocol::{Nonce, Writer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -324,6 +325,8 @@ async fn what_a_process_holds_by_itself_is_released_by_the_nonces_that_it_regist
     let terms = [("own", 7), ("another's", 8), ("over", 9), ("young", 10)];
     old_terms(&world, &terms[..3]).await;
     young_terms(&world, &terms[3..]).await;
+    let stands_first = [("name", "own".into()), ("next", "0 1 first#00000000000000aa".into())];
+    world.apply(&[Mutation::write(WriteKind::Update, "locktable", stands_first)]).await;
     let before = tokens(&world, &terms).await;
     let registered = [("own", 7), ("another's", 77), ("over", 9), ("young", 10), ("none", 11)];
     let mut client = Client::witnessed(&agent, &registered).await;
@@ -337,6 +340,8 @@ async fn what_a_process_holds_by_itself_is_released_by_the_nonces_that_it_regist
     for ((name, _), before) in terms.into_iter().zip(before) {
         assert_eq!(token(&world, name).await != before, name == "own", "{name}");
     }
+    let freed = world.table.inspect("own").await.unwrap().holding;
+    assert!(matches!(&freed, Holding::Promised { to, .. } if to == "first"), "{freed:?}");
 }
 
 #[tokio::test]
