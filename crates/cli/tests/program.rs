@@ -37,6 +37,8 @@ mod fleets;
 mod hostile;
 #[path = "program/on_google.rs"]
 mod on_google;
+#[path = "program/on_socket.rs"]
+mod on_socket;
 #[path = "program/page.rs"]
 mod page;
 #[path = "program/reads.rs"]

@@ -9,13 +9,16 @@ use std::time::Duration;
 use axum::response::sse::Event;
 use spindle::operate::{AtExit, ExitedInstance};
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::claims::Claims;
 use crate::serve::peer::Exit;
 
 /// After so long the rows are read again, for a commit that was still in a socket.
 const AGAIN: Duration = Duration::from_secs(2);
+
+/// No lease is longer.
+const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The longest pause between two tries, where Spanner doesn't answer.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -24,9 +27,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 ///
 /// It tries until each row is released, or its lease has run out.
 pub async fn release(claims: &Claims, pid: u32, mut left: Vec<ExitedInstance>) {
-    let (mut pause, mut is_first) = (AGAIN, true);
+    let (gone, mut pause, mut is_first) = (Instant::now(), AGAIN, true);
     let (mut released, mut lapses) = (0_u64, 0_u64);
-    while !left.is_empty() {
+    while !left.is_empty() && gone.elapsed() < LEASE_MAX {
         let mut unsettled = Vec::new();
         let fates = claims.table.release_exited(&left).await;
         for (instance, fate) in left.into_iter().zip(fates) {

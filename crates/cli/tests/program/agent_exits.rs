@@ -1,9 +1,6 @@
 //! `spindle agent` and clients that exit: what they held is released once the kernel knows that they are gone.
 
-use std::ffi::OsStr;
 use std::io::{BufRead as _, Read as _, Write as _};
-use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
 use fork::{Fork, fork};
@@ -13,109 +10,17 @@ use serde_json::{Value, json};
 use spindle::{FencingToken, Holding};
 use spindle_emulator::engine::{Mutation, WriteKind};
 use spindle_protocol::{Nonce, Writer};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
-use tokio::process::Command;
-use tokio::time::timeout;
 
 use crate::agent::agent;
-use crate::world::{Cells, DATABASE, Running, TIME_LIMIT, World, row, under, until};
+use crate::on_socket::{OnSocket, in_a_process};
+use crate::world::{Cells, DATABASE, Running, TIME_LIMIT, World, row};
 
 /// Short enough to be waited for where a lease has to run out.
-const LEASE: Duration = Duration::from_secs(3);
-/// What makes a PID namespace, which ends with it.
-const APART: [&str; 3] = ["--pid", "--fork", "--kill-child"];
+const SHORT: Duration = Duration::from_secs(3);
+/// Longer than a busy machine keeps a process from its turn.
+const LEASE: Duration = Duration::from_secs(8);
 /// Of terms that are written by hand.
 const LONG: Duration = Duration::from_secs(300);
-
-/// An agent on a socket of its own.
-pub struct OnSocket {
-    pub socket: PathBuf,
-    pub running: Running,
-}
-
-impl OnSocket {
-    pub async fn start(world: &World, name: &str) -> OnSocket {
-        OnSocket::at(world, own_path(name), &[]).await
-    }
-
-    pub async fn at(world: &World, socket: PathBuf, arguments: &[&str]) -> OnSocket {
-        OnSocket::in_namespace(world, socket, arguments, false).await
-    }
-
-    /// In a PID namespace of its own, or in this one.
-    pub async fn in_namespace(
-        world: &World,
-        socket: PathBuf,
-        arguments: &[&str],
-        apart: bool,
-    ) -> OnSocket {
-        let mut command = world.program(&["agent", "--socket"]);
-        command.arg(&socket).args(arguments);
-        let mut command = if apart { under("unshare", &APART, command) } else { command };
-        command.stderr(Stdio::inherit());
-        let mut running = Running::start(command);
-        assert!(running.line().await.starts_with("Listens on"));
-        OnSocket { socket, running }
-    }
-
-    pub fn pid(&self) -> Pid {
-        Pid::from_raw(self.running.child.id().unwrap().cast_signed())
-    }
-
-    /// A number that its metrics say.
-    pub async fn counts(&self, name: &str) -> usize {
-        let metrics = self.answer("GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n").await;
-        let found = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        found.unwrap().parse().unwrap()
-    }
-
-    pub async fn killed(mut self) {
-        self.running.signal(Signal::SIGKILL);
-        self.running.code().await;
-    }
-
-    /// What the agent answers, to its end.
-    async fn answer(&self, request: &str) -> String {
-        let mut stream = UnixStream::connect(&self.socket).await.unwrap();
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        timeout(TIME_LIMIT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
-        answer
-    }
-
-    /// Waits until its metrics say so.
-    pub async fn says(&self, line: &str) {
-        until(line, async || {
-            let metrics = self.answer("GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n").await;
-            metrics.lines().any(|said| said == line)
-        })
-        .await;
-    }
-}
-
-impl Drop for OnSocket {
-    fn drop(&mut self) {
-        // A killed agent leaves it.
-        let _ = std::fs::remove_file(&self.socket);
-    }
-}
-
-/// A socket's path that no other test has.
-pub fn own_path(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("spindle-{}-{name}.sock", std::process::id()))
-}
-
-/// A process of this test's own program, in which one part of it runs alone.
-pub fn in_a_process(part: &str, variables: &[(&str, &OsStr)], apart: bool) -> Running {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", part, "--ignored", "--nocapture", "--test-threads=1"]);
-    command.envs(variables.iter().copied());
-    let mut command = if apart { under("unshare", &APART, command) } else { command };
-    command.kill_on_drop(true);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    Running::start(command)
-}
 
 /// A process of this test's own program that talks to the agent.
 struct Client(Running);
@@ -129,10 +34,9 @@ impl Client {
     }
 
     /// One that leads through the agent.
-    fn leads(agent: &OnSocket, lock: &str) -> Client {
-        let settings = json!({
-            "locks": [lock], "lease": format!("{}s", LEASE.as_secs()), "on_exit": "release", "pid": 7,
-        });
+    fn leads(agent: &OnSocket, lock: &str, lease: Duration) -> Client {
+        let lease = format!("{}s", lease.as_secs());
+        let settings = json!({ "locks": [lock], "lease": lease, "on_exit": "release", "pid": 7 });
         Client::start(agent, &request("/v1/lead", &settings))
     }
 
@@ -235,8 +139,8 @@ fn a_client_in_a_process_of_its_own() {
 }
 
 /// Lets the term get older than its lease by Spanner's clock, and waits for a heartbeat after that.
-async fn grows_old(world: &World, client: &mut Client) {
-    world.emulator.advance(LEASE);
+async fn grows_old(world: &World, client: &mut Client, lease: Duration) {
+    world.emulator.advance(lease);
     // One may have been under way.
     for _ in 0..2 {
         client.event("renewed").await;
@@ -275,10 +179,10 @@ async fn token(world: &World, lock: &str) -> FencingToken {
 async fn the_lock_of_a_client_that_was_killed_is_released_and_a_young_term_lapses() {
     let world = World::start().await;
     let agent = OnSocket::start(&world, "killed").await;
-    let mut old = Client::leads(&agent, "old");
+    let mut old = Client::leads(&agent, "old", LEASE);
     old.event("gained").await;
-    grows_old(&world, &mut old).await;
-    let mut young = Client::leads(&agent, "young");
+    grows_old(&world, &mut old, LEASE).await;
+    let mut young = Client::leads(&agent, "young", LEASE);
     let (held, late) = (token(&world, "old").await, young.event("gained").await);
     young.is_killed().await;
     old.is_killed().await;
@@ -293,10 +197,10 @@ async fn the_lock_of_a_client_that_was_killed_is_released_and_a_young_term_lapse
 async fn a_child_that_keeps_the_connection_keeps_its_parents_lease() {
     let world = World::start().await;
     let agent = OnSocket::start(&world, "child").await;
-    let mut client = Client::leads(&agent, "a");
+    let mut client = Client::leads(&agent, "a", SHORT);
     client.event("gained").await;
     let child = client.forks().await;
-    grows_old(&world, &mut client).await;
+    grows_old(&world, &mut client, SHORT).await;
     let held = token(&world, "a").await;
     client.is_killed().await;
     agent.says("spindle_agent_claims 0").await;
@@ -309,9 +213,9 @@ async fn a_child_that_keeps_the_connection_keeps_its_parents_lease() {
 async fn a_client_that_lives_on_without_its_connection_keeps_its_lease() {
     let world = World::start().await;
     let agent = OnSocket::start(&world, "lives").await;
-    let mut client = Client::leads(&agent, "a");
+    let mut client = Client::leads(&agent, "a", SHORT);
     client.event("gained").await;
-    grows_old(&world, &mut client).await;
+    grows_old(&world, &mut client, SHORT).await;
     let held = token(&world, "a").await;
     client.told("close").await;
     agent.says("spindle_agent_lapsed_total 1").await;

@@ -10,8 +10,8 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::agent::{LONG, agent, claim, gained, lead};
-use crate::agent_exits::{OnSocket, own_path};
 use crate::http::Server;
+use crate::on_socket::{OnSocket, own_path};
 use crate::world::{TIME_LIMIT, World, under, until};
 
 #[tokio::test]

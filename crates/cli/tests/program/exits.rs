@@ -14,11 +14,11 @@ use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::health::Failing;
 use spindle::{CancellationToken, Database, FencingToken, LockTable, Spindle, Term, TermChange};
 
-use crate::agent_exits::{OnSocket, in_a_process, own_path};
+use crate::on_socket::{OnSocket, in_a_process, own_path};
 use crate::world::{DATABASE, Running, TIME_LIMIT, World, until};
 
 /// Short enough to be waited for, and longer than a busy machine keeps a process from its turn.
-const LEASE: Duration = Duration::from_secs(6);
+const LEASE: Duration = Duration::from_secs(9);
 
 /// What a holder writes under its fence, where the database has such a table.
 pub const ORDERS: &str = "CREATE TABLE orders (

@@ -15,8 +15,8 @@ use spindle::{CancellationToken, LockTable, RunHandle, Spindle, TermChange};
 use spindle_emulator::Emulator;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::agent_exits::{OnSocket, own_path};
 use crate::exits::{Holder, ORDERS, dump_of, grow_old};
+use crate::on_socket::{OnSocket, own_path};
 use crate::world::{TIME_LIMIT, World, until};
 
 const LEASE: Duration = Duration::from_secs(10);
