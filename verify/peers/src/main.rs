@@ -24,13 +24,15 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Parser as _;
-use participant::Library;
+use participant::{Agent, Library};
 use report::Measured;
 use server::Server;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const OURS: &str = "ours";
+/// The same, with an agent that releases for its processes that die, and a poll each half second.
+const RELEASED: &str = "ours-with-agent";
 const CLIENT_GO: &str = "client-go's rules";
 const GO: &str = "go-v2";
 const RUST: &str = "spindle_rs";
@@ -116,7 +118,8 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
         std::env::var_os("PEERS_PROGRAMS").ok_or("PEERS_PROGRAMS is not set: start `run`")?;
     let programs = Path::new(&programs);
     let server = programs.join("spindle-emulator");
-    let library = |name, program| Library { name, program: programs.join(program) };
+    let library =
+        |name, program| Library { name, program: programs.join(program), environment: Vec::new() };
     let ours = library(OURS, "contend-ours");
     let peers = [library(GO, "contend-go"), library(RUST, "contend-spindle-rs")];
     // A peer that could not be built is left out, and the script has said so.
@@ -124,7 +127,11 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     let peers: Vec<Library> =
         peers.into_iter().filter(|peer| peer.program.exists() && wanted(peer)).collect();
     match arguments.task {
-        Task::Compare(options) => compare(&server, &ours, &peers, &options).await?,
+        Task::Compare(options) => {
+            let released = library(RELEASED, "contend-ours");
+            let libraries: Vec<Library> = [ours, released].into_iter().chain(peers).collect();
+            compare(&server, &libraries, &options).await?;
+        }
         Task::Outlive { phases, lease_ms } => {
             let mut libraries = vec![ours, library(CLIENT_GO, "contend-client-go")];
             // The other peer has no rules of its own here.
@@ -147,13 +154,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn compare(
-    program: &Path,
-    ours: &Library,
-    peers: &[Library],
-    options: &Compare,
-) -> Result<(), Failure> {
-    let libraries: Vec<&Library> = std::iter::once(ours).chain(peers).collect();
+async fn compare(program: &Path, libraries: &[Library], options: &Compare) -> Result<(), Failure> {
     let mut measured = Vec::new();
     if options.together {
         let alone = |library: &Library| {
@@ -172,6 +173,7 @@ async fn compare(
     }
     let most = if options.most > 0 {
         let server = Server::start(program).await?;
+        let ours = &libraries[0];
         eprintln!("{}: {} locks, load {}", ours.name, options.most, report::load());
         let before = report::load();
         let many = many::measure(ours, &server, millis(options.many_lease_ms), options.most, false)
@@ -191,6 +193,15 @@ async fn measure(
     options: &Compare,
 ) -> Result<Measured, Failure> {
     let server = Server::start(program).await?;
+    let mut library = library.clone();
+    let _agent = if library.name == RELEASED {
+        let agent = Agent::start(&program.with_file_name("spindle"), &server.address).await?;
+        library.environment = vec![("WITNESS", agent.socket.clone()), ("POLL_MS", "500".into())];
+        Some(agent)
+    } else {
+        None
+    };
+    let library = &library;
     let before = report::load();
     eprintln!("{}: one lock, {} rounds, load {before}", library.name, options.rounds);
     let single =

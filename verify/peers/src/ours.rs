@@ -2,7 +2,7 @@
 //! input.
 //!
 //! Usage: `contend-ours ID PREFIX COUNT LEASE_MS`, with `DATABASE` and `SPANNER_EMULATOR_HOST` in the
-//! environment.
+//! environment; with the agent's socket in `WITNESS`, and the poll interval in `POLL_MS`, if need be.
 
 #![allow(
     clippy::disallowed_methods,
@@ -26,11 +26,19 @@ async fn main() -> Result<(), Failure> {
         return Err("usage: contend-ours ID PREFIX COUNT LEASE_MS".into());
     };
     let lease = Duration::from_millis(lease_ms.parse()?);
-    let table = LockTable::new(std::env::var("DATABASE")?, "locktable");
+    let mut table = LockTable::new(std::env::var("DATABASE")?, "locktable");
+    if let Some(agent) = std::env::var_os("WITNESS") {
+        table = table.release_on_exit(agent);
+    }
+    let poll = std::env::var("POLL_MS").ok().map(|poll| poll.parse()).transpose()?;
     let cancel = CancellationToken::new();
     let (mut locks, mut running) = (Vec::new(), Vec::new());
     for number in 0..count.parse::<usize>()? {
-        let lock = table.lock(format!("{prefix}-{number:05}")).id(id).lease(lease).build()?;
+        let mut lock = table.lock(format!("{prefix}-{number:05}")).id(id).lease(lease);
+        if let Some(poll) = poll {
+            lock = lock.poll_interval(Duration::from_millis(poll));
+        }
+        let lock = lock.build()?;
         running.push(lock.run(cancel.clone()));
         tokio::spawn(announce(lock.clone()));
         locks.push(lock);

@@ -1,12 +1,13 @@
 //! A participant: a process that contends for locks, says what it is told, and obeys.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{Instant, sleep};
 
@@ -21,6 +22,47 @@ const TIME_LIMIT: Duration = Duration::from_secs(120);
 pub struct Library {
     pub name: &'static str,
     pub program: PathBuf,
+    /// More of its processes' environment.
+    pub environment: Vec<(&'static str, PathBuf)>,
+}
+
+/// An agent that releases for the processes of a library that die, until it is dropped.
+pub struct Agent {
+    pub socket: PathBuf,
+    /// Killed when it is dropped.
+    _child: Child,
+}
+
+impl Agent {
+    /// Starts it on this server, and waits until it listens.
+    pub async fn start(program: &Path, server: &str) -> Result<Agent, Failure> {
+        let socket = std::env::temp_dir().join(format!("peers-{}.sock", std::process::id()));
+        let child = Command::new(program)
+            .args(["agent", "--socket"])
+            .arg(&socket)
+            .env("SPANNER_EMULATOR_HOST", server)
+            .env("SPINDLE_DATABASE", DATABASE)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        let deadline = Instant::now() + TIME_LIMIT;
+        while UnixStream::connect(&socket).await.is_err() {
+            if Instant::now() >= deadline {
+                return Err("the agent never listened".into());
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        Ok(Agent { socket, _child: child })
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // It is killed, and leaves that.
+        let _ = std::fs::remove_file(&self.socket);
+    }
 }
 
 pub struct Participant {
@@ -62,6 +104,7 @@ impl Participant {
             .args([id, prefix, &count.to_string(), &lease.as_millis().to_string()])
             .env("SPANNER_EMULATOR_HOST", server)
             .env("DATABASE", DATABASE)
+            .envs(library.environment.iter().cloned())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

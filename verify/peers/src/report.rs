@@ -70,7 +70,10 @@ fn single_rows(measured: &[Measured], lease: Duration) -> String {
         ("stopped", |it| &it.pause),
         ("asked to go", |it| &it.hand_over),
     ];
-    let mut text = String::new();
+    let mut text = row(
+        "holder killed: from the kill to the next holder's commit, s",
+        measured.iter().map(|it| pair(&it.single.killed.seconds, Duration::from_secs(1))),
+    );
     for (fault, pick) in faults {
         let since = if fault == "asked to go" { "its end" } else { "its last heartbeat" };
         let unit = if fault == "asked to go" { Duration::from_secs(1) } else { lease };

@@ -30,6 +30,8 @@ pub struct Rounds {
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub crash: Rounds,
+    /// The same, from the kill.
+    pub killed: Rounds,
     pub pause: Rounds,
     pub hand_over: Rounds,
     pub holder_requests: f64,
@@ -66,7 +68,7 @@ pub async fn measure(
     let alone = server.count_over(lease * COUNTED_LEASES).await?;
     let per_lease = rounds as f64 * f64::from(COUNTED_LEASES);
     figures.holder_requests = alone / per_lease;
-    let calls = if library.name == crate::OURS { 1_000_000 } else { 300 };
+    let calls = if library.name.starts_with(crate::OURS) { 1_000_000 } else { 300 };
     figures.cost_ns = first[0].cost(calls).await?;
 
     let mut second = pairs.start("b").await?;
@@ -74,7 +76,7 @@ pub async fn measure(
     let both = server.count_over(lease * COUNTED_LEASES).await?;
     figures.contender_requests = (both - alone) / per_lease;
 
-    figures.crash = pairs.kill(&mut first, &second).await?;
+    (figures.crash, figures.killed) = pairs.kill(&mut first, &second).await?;
     drop(first);
     let mut third = pairs.start("c").await?;
     sleep(lease * 3 / 2).await;
@@ -128,18 +130,23 @@ impl Pairs<'_> {
         &self,
         holders: &mut [Participant],
         next: &[Participant],
-    ) -> Result<Rounds, Failure> {
+    ) -> Result<(Rounds, Rounds), Failure> {
         let killing = async {
-            for holder in holders.iter_mut() {
+            let mut killed = BTreeMap::new();
+            for (round, holder) in holders.iter_mut().enumerate() {
                 sleep(self.lease / self.rounds as u32).await;
+                killed.insert(self.lock(round), crate::now());
                 holder.kill().await?;
             }
-            Ok::<(), Failure>(())
+            Ok::<_, Failure>(killed)
         };
         let (killed, taken) = tokio::join!(killing, self.hand_overs("a", "b"));
-        killed?;
+        let (killed, taken) = (killed?, taken?);
         sleep(self.lease * 5 / 2).await;
-        Ok(self.rounds_of(&taken?, next, |_, over| over.last))
+        let since_kill =
+            |lock: &str, over: &HandOver| killed.get(lock).copied().unwrap_or(over.last);
+        let crash = self.rounds_of(&taken, next, |_, over| over.last);
+        Ok((crash, self.rounds_of(&taken, next, since_kill)))
     }
 
     /// Stops the holders past their lease, lets them run again, and asks them.
