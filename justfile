@@ -37,7 +37,7 @@ prove:
 mutants *options:
     cargo run --quiet -p spindle-mutants -- {{ options }}
 
-# Chaos runs: locks and fleets in real processes (`just chaos --shards 64`, `just chaos --ranks`); what is left is in target/chaos/.
+# Chaos runs: locks and fleets in real processes (`just chaos --shards 64`); what is left is in target/chaos/.
 chaos *options:
     cargo chaos {{ options }}
 

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Each node has a runtime of its own; a crash ends that runtime without a word. The nodes start
-//! from the lowest to the highest, the highest crashes, and comes back. The picture shows who led
+//! from the lowest to the highest, the highest crashes, and comes back. A leader gives way to a higher
+//! rank once its term is ten leases old. The picture shows who led
 //! when. Each leader writes under its fence; the `marks` table then tells whether one wrote late.
 
 #[path = "parts/process.rs"]

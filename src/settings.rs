@@ -1,4 +1,3 @@
-use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,8 +6,8 @@ use spindle_protocol::{LEASE_MAX, Timing};
 
 use crate::error::{Error, Result};
 use crate::names::{
-    INFO_BYTES_MAX, check_id, check_lock_name, check_not_reserved, check_part, check_table_name,
-    default_id, member_key, subject,
+    INFO_BYTES_MAX, check_id, check_lock_name, check_not_reserved, check_table_name, default_id,
+    subject,
 };
 use crate::store::Table;
 use crate::system::Clock;
@@ -71,21 +70,9 @@ pub(crate) struct Settings {
     pub(crate) stop_limit: Duration,
     /// True if the library itself asks again for what another instance failed at.
     pub(crate) is_repeat: bool,
-    pub(crate) rank: Option<Rank>,
+    /// How it stands in line.
     pub(crate) standing: Standing,
     pub(crate) clock: Clock,
-}
-
-/// How a contender is ranked.
-#[derive(Clone, Debug)]
-pub(crate) struct Rank {
-    pub(crate) rank: u32,
-    /// True if it hands over to a higher rank while it leads.
-    pub(crate) preempts: bool,
-    /// The settings of its row among the members of the lock.
-    pub(crate) member: Arc<Settings>,
-    /// True if the caller chose the id: a random one has no former life.
-    pub(crate) may_have_past: bool,
 }
 
 impl LockBuilder {
@@ -237,45 +224,27 @@ impl LockBuilder {
         self
     }
 
-    /// Contends by rank: whenever the lock is vacant, the live contender of the highest rank takes
-    /// it.
+    /// Contends by rank: of the contenders that wait, the one of the highest rank has the lock next.
     ///
-    /// While it wants the lock, a ranked contender is a member of the group that is called like the
-    /// lock: [`LockTable::members`](crate::LockTable::members) shows all of them. At a vacancy each
-    /// reads the members. The highest rank takes at once; of equal ranks, the lesser id. Each of
-    /// the others waits a grace for everyone before it, so that a member that can't take starves
-    /// nobody. The grace is two polls, or a tenth of the lease if that is longer. The one that held
-    /// last comes last, whatever its rank: it let go, or its lease ran out. If it was evicted, it
-    /// sits out another grace.
+    /// A ranked contender stands [in line](crate::Spindle::acquire) before those of lower ranks, however
+    /// long they wait; of equal ranks, the one that has waited longer goes first. A release leaves the lock
+    /// to who stands first. After a crash a ranked contender takes its place, and the lock at its next
+    /// poll, unless a higher rank has come meanwhile. So where the lease ran out, the highest rank that
+    /// lives leads one poll later than without ranks. A place whose process is gone costs two polls, once.
     ///
-    /// A holder that lives keeps the lock, unless it was told to [`preempt`](LockBuilder::preempt).
-    /// A release for a [named successor](crate::Spindle::resign_to) goes before ranks.
+    /// A holder that lives keeps the lock, unless it was told to [`preempt`](LockBuilder::preempt). A
+    /// release for a [named successor](crate::Spindle::resign_to) goes before ranks. Contenders without a
+    /// rank have rank 0, and take a vacant lock at once.
     ///
     /// # Promises
     ///
-    /// Once nothing changes, the leader follows from who lives. Ranks decide about time alone: with
-    /// wrong or old views the lock is exclusive all the same.
-    ///
-    /// A contender that pauses after its task has failed, in
-    /// [`lead_with`](crate::Spindle::lead_with), is a member still. So the others leave each
-    /// vacancy to it for a grace first.
-    ///
-    /// # Cost
-    ///
-    /// An ordinary contender sends one read a poll and writes nothing. A ranked one also keeps a
-    /// row `spindle:member:<lock>/<id>` by heartbeats. That is a write each third of the lease, by two
-    /// requests that it shares with the other locks of its [`LockTable`](crate::LockTable). At a
-    /// vacancy each poll is two reads. A leader that preempts reads the members at each poll
-    /// interval.
+    /// Ranks decide about time alone: whatever the places say, the lock is exclusive. They promise no
+    /// exact order where many contenders of different ranks meet at one crash.
     ///
     /// # Rules
     ///
-    /// The name of the lock and the id have no `/` and no control character, and at most 256 bytes.
-    /// The ids of all contenders differ, also from those of members of a group of that name. All
-    /// contenders of the lock should be ranked: others take whenever they can. The table needs the
-    /// column `info`. Where one poll decides there are no turns, so
-    /// [`try_acquire`](crate::Spindle::try_acquire) and [`run_once`](LockBuilder::run_once) refuse
-    /// a ranked lock.
+    /// Where one poll decides nobody waits, so [`try_acquire`](crate::Spindle::try_acquire) and
+    /// [`run_once`](LockBuilder::run_once) refuse a ranked lock.
     ///
     /// ```
     /// use spindle::{CancellationToken, Database, LockTable};
@@ -293,8 +262,6 @@ impl LockBuilder {
     /// while lock.has_lock().is_none() {
     ///     tokio::task::yield_now().await;
     /// }
-    /// let contenders = table.members("billing").list().await?;
-    /// assert_eq!(contenders[0].info.as_deref(), Some("rank 3"));
     /// cancel.cancel();
     /// running.await?;
     /// # Ok(())
@@ -305,23 +272,13 @@ impl LockBuilder {
         self
     }
 
-    /// Hands over, while it leads, to a live contender of strictly higher rank; needs
+    /// Ends its own term for a waiting contender of strictly higher rank; needs
     /// [`by_rank`](LockBuilder::by_rank).
     ///
-    /// The hand-over is that of [`resign_to`](crate::Spindle::resign_to): a task of
-    /// [`lead`](crate::Spindle::lead) stops first, a guard loses its term at once. It begins within
-    /// a poll interval of the other's arrival, by one more read a poll.
-    ///
-    /// A contender dies early within a lease of its join, or of the lead that it was given then. It has
-    /// to be there for two leases the next time, and then for longer each time, up to ten leases. Before that
-    /// nobody waits for it or hands over to it, under whatever id it comes back.
-    ///
-    /// A leader hands over to each contender once in a term of its membership, also if nobody knows
-    /// what came of that. It hands nothing to one that it has seen let go of the lock since that
-    /// one joined. So a higher contender whose task keeps failing doesn't make the lock flap, and
-    /// one that has resigned isn't handed the lock back. One may lose the lock without letting go,
-    /// by late heartbeats or an eviction. It is handed the lock back once this one has led for a lease.
-    /// A leader that has handed over backs off for a lease, then contends anew.
+    /// It does so once its term is ten leases old, at the next heartbeat, and not before: a highest rank
+    /// that dies again and again would take turns with it. The hand-over is that of
+    /// [`resign_to`](crate::Spindle::resign_to), to the process that stands first: a task of
+    /// [`lead`](crate::Spindle::lead) is cancelled, and a guard loses its term at once.
     pub fn preempt(mut self) -> LockBuilder {
         self.preempts = true;
         self
@@ -395,12 +352,10 @@ impl LockBuilder {
         let timing = self.timing().map_err(refusal)?;
         let stop_limit = self.stop_limit.unwrap_or(timing.release_limit.min(STOP_LIMIT_MAX));
         check_limit("stop limit", stop_limit, LEASE_MAX).map_err(refusal)?;
-        let rank = self.rank(&id)?;
-        let standing = if rank.is_some() { Standing::Aside } else { Standing::Plain };
+        let standing = self.standing().map_err(refusal)?;
         Ok(Settings {
             standing,
             name: self.name.as_str().into(),
-            rank,
             id: id.into(),
             info: self.info.clone(),
             timing,
@@ -410,21 +365,12 @@ impl LockBuilder {
         })
     }
 
-    /// Returns the rank, and the settings of the row that shows it to others.
-    fn rank(&self, id: &str) -> Result<Option<Rank>> {
-        let refuse =
-            |rule: &dyn Display| Error::config(format!("lock `{}` by rank: {rule}", self.name));
-        let Some(rank) = self.rank else {
-            let without = "`preempt` without `by_rank`";
-            return if self.preempts { Err(refuse(&without)) } else { Ok(None) };
-        };
-        check_part("lock name", &self.name)
-            .and_then(|()| check_part("id", id))
-            .map_err(|error| refuse(&error))?;
-        let row = self.for_row(member_key(&self.name, id)).info(format!("rank {rank}"));
-        let member = row.id(id).settings().map_err(|error| refuse(&error))?;
-        let (preempts, may_have_past) = (self.preempts, self.has_id());
-        Ok(Some(Rank { rank, preempts, member: Arc::new(member), may_have_past }))
+    fn standing(&self) -> Result<Standing, String> {
+        match (self.rank, self.preempts) {
+            (Some(rank), preempts) => Ok(Standing::Ranked { rank, preempts }),
+            (None, false) => Ok(Standing::Plain),
+            (None, true) => Err("`preempt` without `by_rank`".to_string()),
+        }
     }
 
     /// Returns the durations with their defaults, or the rule that they break.

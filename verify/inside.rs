@@ -366,7 +366,6 @@ impl Member {
             timing,
             stop_limit,
             is_repeat: false,
-            rank: None,
             standing: Standing::Plain,
             clock,
         };

@@ -216,7 +216,7 @@ mod tests {
         let limit = Duration::from_secs(1);
         let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
         let term = TermId { token: Timestamp(7), writer };
-        let change = OpKind::Change(Change::Heartbeat { term, yields_above: None });
+        let change = OpKind::Change(Change::Heartbeat { term, looks: false });
         let look = OpKind::Observe { is_first: false };
         let (change, _answer) = Op::new("a".into(), change, (limit, limit), (false, 0));
         let (look, _answer) = Op::new("a".into(), look, (limit, limit), (false, 0));

@@ -250,7 +250,7 @@ mod tests {
     fn heartbeat() -> OpKind {
         let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
         let term = TermId { token: Timestamp(7), writer };
-        OpKind::Change(Change::Heartbeat { term, yields_above: None })
+        OpKind::Change(Change::Heartbeat { term, looks: false })
     }
 
     fn release() -> OpKind {
@@ -456,7 +456,7 @@ mod tests {
         for n in (0..(window + 2) * ROWS_MAX).rev() {
             let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
             let term = TermId { token: Timestamp(n as i64), writer };
-            let kind = OpKind::Change(Change::Heartbeat { term, yields_above: None });
+            let kind = OpKind::Change(Change::Heartbeat { term, looks: false });
             waiters.add(&format!("{n:05}"), kind, n % 2 == 0, 0);
         }
         let sent: Vec<_> = std::iter::from_fn(|| waiters.next_batch()).collect();

@@ -1,6 +1,6 @@
 //! One request with the acts of many locks, and the answer to each of them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ fn observed(ops: &[Arc<Op>], read: Result<Snapshot>) -> Response {
         let found = rows.get(&*op.lock);
         let row = found.map(|row| row.row());
         let next = found.and_then(|row| Place::of(row));
-        let answer = Answer::Observed(Observation { row, next, read_at, wait: Duration::ZERO });
+        let answer = Answer::Observed(Observation { row, next, read_at });
         Some(Outcome::of(answer))
     };
     let commit = CommitOutcome::Applied { at: read_at };
@@ -106,8 +106,7 @@ fn unread(ops: &[Arc<Op>], error: &Error) -> Response {
 /// Says to each act what the transaction means for it.
 fn judged(ops: &[Arc<Op>], verdict: Verdict) -> Response {
     let Verdict { refused, found, commit, error } = verdict;
-    let seized = found.iter().filter(|row| row.is_seized()).map(|row| &*row.key);
-    let seized: HashSet<&str> = seized.collect();
+    let rows: HashMap<&str, &StoredRow> = found.iter().map(|row| (&*row.key, row)).collect();
     let is_alone = ops.len() == 1;
     let of_the_rest = |op: &Op| {
         let answer = match (commit, &op.kind) {
@@ -127,11 +126,20 @@ fn judged(ops: &[Arc<Op>], verdict: Verdict) -> Response {
     let outcomes = outcomes.map(|(op, refused)| match refused {
         Some(rejection) => Some(Outcome::of(Answer::Rejected(rejection))),
         None => {
-            let is_seized = seized.contains(&*op.lock);
-            of_the_rest(op).map(|outcome| Outcome { is_seized, ..outcome })
+            let row = rows.get(&*op.lock).copied();
+            let (is_seized, next) = (row.is_some_and(StoredRow::is_seized), looked(op, row));
+            of_the_rest(op).map(|outcome| Outcome { is_seized, next, ..outcome })
         }
     });
     Response { outcomes: outcomes.collect(), reply: Reply::of(error.as_ref()), commit }
+}
+
+/// Returns who stands first in line, if it is a heartbeat that has looked.
+fn looked(op: &Op, found: Option<&StoredRow>) -> Option<Place> {
+    match &op.kind {
+        OpKind::Change(Change::Heartbeat { looks: true, .. }) => found.and_then(Place::of),
+        _ => None,
+    }
 }
 
 /// Returns true if one row can be the reason that a whole transaction is refused.

@@ -1,6 +1,7 @@
 //! How an act on the lock table ends.
 
 use spindle_protocol::Answer;
+use spindle_protocol::line::Place;
 
 use super::kind::Error;
 
@@ -11,11 +12,13 @@ pub(crate) struct Outcome {
     pub(crate) error: Option<Error>,
     /// True if its transaction found a row that says that it was seized.
     pub(crate) is_seized: bool,
+    /// Who stands first in line, where a heartbeat has looked.
+    pub(crate) next: Option<Place>,
 }
 
 impl Outcome {
     pub(crate) fn new(answer: Answer, error: Option<Error>) -> Outcome {
-        Outcome { answer, error, is_seized: false }
+        Outcome { answer, error, is_seized: false, next: None }
     }
 
     pub(crate) fn of(answer: Answer) -> Outcome {

@@ -4,11 +4,12 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use spindle_protocol::Moment;
+use spindle_protocol::line::Standing;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::handle::{Spindle, WaiterGuard};
+use super::handle::Spindle;
 use super::nesting::{self, Taken, TakenGuard};
 use crate::error::{Error, Kind, ReleaseOutcome, Result, TermEnd};
 use crate::names::subject;
@@ -76,7 +77,6 @@ pub struct Guard {
     term: Term,
     end: Option<(oneshot::Sender<End>, TakenGuard)>,
     lock: Spindle,
-    _waiter_guard: WaiterGuard,
 }
 
 impl Spindle {
@@ -201,7 +201,7 @@ impl Spindle {
     /// As `acquire`.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
         let settings = self.settings()?;
-        if settings.rank.is_some() {
+        if matches!(settings.standing, Standing::Ranked { .. }) {
             let lock = &settings.name;
             let rule = "`try_acquire` polls once, so that it can't wait for a turn";
             return Err(Error::config(format!(
@@ -229,7 +229,6 @@ impl Spindle {
         mode: WaitMode,
         resign: Option<CancellationToken>,
     ) -> Result<Guard> {
-        let _waiter_guard = self.waiter_guard();
         loop {
             match self.ask(mode, resign.clone()).await {
                 Ok(grant) => return Ok(Guard::new(self.clone(), grant)),
@@ -243,9 +242,8 @@ impl Spindle {
 
 impl Guard {
     pub(crate) fn new(lock: Spindle, grant: Grant) -> Guard {
-        let _waiter_guard = lock.waiter_guard();
         let taken = Taken::take(&lock.shared().taken, grant.term.token());
-        Guard { term: grant.term, end: Some((grant.end, taken)), lock, _waiter_guard }
+        Guard { term: grant.term, end: Some((grant.end, taken)), lock }
     }
 
     /// Releases the lock and says what came of it, within the [release

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use futures_channel::mpsc;
 use spindle_protocol::line::Standing;
 use spindle_protocol::{Seen, Succession};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::nesting::Taken;
@@ -73,8 +73,6 @@ pub(super) struct Shared {
     pub(super) inbox: Mutex<Option<mpsc::UnboundedReceiver<Command>>>,
     /// How the loop was started and by which process, once it was.
     pub(super) started: OnceLock<Started>,
-    /// How many want the lock, if it is ranked: the contender is a member while somebody does.
-    pub(super) wanted: Option<watch::Sender<usize>>,
     /// Its one permit is the right to run a task of `lead`, which that task has until it ends.
     pub(super) only_task: Arc<Semaphore>,
     pub(super) taken: Arc<Taken>,
@@ -85,16 +83,6 @@ pub(super) struct Shared {
 pub(super) struct Started {
     pub(super) demand: Demand,
     pub(super) process_id: u32,
-}
-
-/// A caller that wants the lock, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct WaiterGuard(Spindle);
-
-impl Drop for WaiterGuard {
-    fn drop(&mut self) {
-        self.0.is_wanted_by(|waiters| waiters - 1);
-    }
 }
 
 impl Spindle {
@@ -147,8 +135,6 @@ impl Spindle {
         }
         let inbox = Mutex::new(Some(inbox));
         let started = OnceLock::new();
-        let is_ranked = settings.as_ref().is_ok_and(|settings| settings.rank.is_some());
-        let wanted = is_ranked.then(|| watch::Sender::new(0));
         let settings = settings.map(Arc::new);
         let only_task = Arc::new(Semaphore::new(1));
         Spindle(Arc::new(Shared {
@@ -158,7 +144,6 @@ impl Spindle {
             commands: Arc::new(commands),
             inbox,
             started,
-            wanted,
             only_task,
             taken: Arc::default(),
             row_role,
@@ -285,18 +270,6 @@ impl Spindle {
             return Err(gone().into());
         }
         answer.await.unwrap_or_else(|_| Err(gone().into()))
-    }
-
-    /// Says that a caller wants the lock, also between two waiters.
-    pub(crate) fn waiter_guard(&self) -> WaiterGuard {
-        self.is_wanted_by(|waiters| waiters + 1);
-        WaiterGuard(self.clone())
-    }
-
-    pub(super) fn is_wanted_by(&self, count: impl FnOnce(usize) -> usize) {
-        if let Some(wanted) = &self.0.wanted {
-            wanted.send_modify(|waiters| *waiters = count(*waiters));
-        }
     }
 
     /// Has the loop set its gauges anew, if there is one.

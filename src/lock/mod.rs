@@ -1,4 +1,4 @@
-//! An instance of a lock, and the ways to hold: a guard, a task, a scheduled job; by rank, too.
+//! An instance of a lock, and the ways to hold: a guard, a task, a scheduled job.
 
 mod guard;
 mod handle;
@@ -6,7 +6,6 @@ mod lead;
 mod lead_options;
 mod nesting;
 mod once;
-mod rank;
 mod start;
 mod supervisor;
 mod work;

@@ -6,11 +6,10 @@ use std::task::{Context, Poll};
 
 use futures_channel::mpsc;
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::handle::{Spindle, Started};
-use super::rank::RankedContender;
 use crate::error::{Error, Kind, Result};
 use crate::names::subject;
 use crate::runloop::{BatchedRow, Command, Demand, Driver, overdue_limit};
@@ -77,12 +76,6 @@ impl Spindle {
         let inbox = self.inbox(demand)?;
         let published = Arc::clone(&self.shared().published);
         published.health_record().starts(overdue_limit(settings.timing.lease));
-        let commands = Arc::downgrade(&self.shared().commands);
-        let wanted = self.shared().wanted.as_ref().map(watch::Sender::subscribe);
-        if demand == Demand::Always {
-            // For as long as the loop runs.
-            self.is_wanted_by(|waiters| waiters + 1);
-        }
         let row_role = self.shared().row_role.clone();
         let runs = self.shared().table.loops.subscribe();
         let (table, release_info) = (&self.shared().table, Arc::default());
@@ -93,20 +86,8 @@ impl Spindle {
         }
         let row = BatchedRow::new(table, &settings, row_role, Arc::clone(&release_info));
         let row = row.registered(registration.clone());
-        let looping: Loop = match settings.rank.clone().zip(wanted) {
-            None => {
-                let driver = Driver::new(row, settings, published, inbox, random::draw());
-                Box::pin(Box::new(driver.for_demand(demand, release_info)).run(cancel))
-            }
-            Some((rank, wanted)) => {
-                let lock = Arc::clone(&published);
-                let contender =
-                    RankedContender::new(table, &settings, rank, lock, commands, wanted);
-                let row = contender.row(row);
-                let driver = Driver::new(row, settings, published, inbox, random::draw());
-                Box::pin(contender.beside(driver.for_demand(demand, release_info), cancel))
-            }
-        };
+        let driver = Driver::new(row, settings, published, inbox, random::draw());
+        let looping: Loop = Box::pin(Box::new(driver.for_demand(demand, release_info)).run(cancel));
         runtime.spawn(async move {
             looping.await;
             if let Some(registration) = registration {

@@ -38,7 +38,6 @@ impl Supervisor {
         R: TaskResult,
     {
         let settings = self.lock.settings()?.clone();
-        let _waiter_guard = self.lock.waiter_guard();
         loop {
             self.orders.resign = CancellationToken::new();
             let Some(only_task) = self.last_task_ends().await? else { return Ok(None) };

@@ -126,8 +126,7 @@ mod tests {
                 writer,
                 lease: Some(lease),
             };
-            let wait = Duration::ZERO;
-            Observation { row: Some(row), next: None, read_at: Timestamp(read_at), wait }
+            Observation { row: Some(row), next: None, read_at: Timestamp(read_at) }
         };
         let is_young = |observation| term_of(&observation, 7).map(|(_, _, is_young)| is_young);
         assert_eq!(is_young(seen(1_050, 1_000, 1_100, 7)), Some(false));

@@ -84,6 +84,8 @@ pub(crate) struct Driver<R> {
     act: (&'static str, Failing),
     /// How fast Spanner answers heartbeats, and begins.
     answers: Answers,
+    /// True if the term is to end for a higher rank that waits.
+    yields: bool,
     /// True if the last write lost a race to another transaction.
     was_aborted: bool,
     /// The row that the last attempt displaces, and whether it says so.
@@ -156,6 +158,7 @@ impl<R: LockRow> Driver<R> {
             log,
             act: ("observe", Failing::Reads),
             answers: Answers::default(),
+            yields: false,
             was_aborted: false,
             displaced: None,
             namesake: Namesake::default(),
@@ -254,6 +257,9 @@ impl<R: LockRow> Driver<R> {
 
     /// Returns what the instance has to be told of the demand for the lock.
     fn demanded(&mut self) -> Option<Event> {
+        if std::mem::take(&mut self.yields) {
+            return self.resign(Succession::Anyone, None);
+        }
         let wanted = self.demand == Demand::Always || self.waiters.are_any();
         // Once for each that asks: what fails after that, the instance repeats at its own pace.
         let poll = self.is_poll_due && self.instance.is_standing_by();
@@ -348,7 +354,7 @@ impl<R: LockRow> Driver<R> {
         if self.act.0 == MARK {
             return self.marked(outcome);
         }
-        let Outcome { answer, error, is_seized, .. } = outcome;
+        let Outcome { answer, error, is_seized, next } = outcome;
         let now = self.settings.clock.now();
         self.meter.answered(error.as_ref(), now);
         if error.is_none() && self.act.1 == Failing::Writes {
@@ -359,6 +365,10 @@ impl<R: LockRow> Driver<R> {
         }
         if let Some((_, was_seized)) = &mut self.displaced {
             *was_seized |= is_seized;
+        }
+        if let Some(place) = next.filter(|place| self.instance.yields_to(now, place)) {
+            self.yields = true;
+            self.log.yields_to(&place);
         }
         let is_releasing = self.instance.is_releasing();
         match &mut self.leaving {
@@ -495,21 +505,23 @@ impl<R: LockRow> Driver<R> {
             let _ = done.send(false);
             return Event::Wake;
         }
+        self.resign(next, Some(done)).unwrap_or(Event::Wake)
+    }
+
+    /// Has the term end, at once or once its work has ended; nothing if it has to be waited for.
+    fn resign(&mut self, next: Succession, done: Option<oneshot::Sender<bool>>) -> Option<Event> {
         if self.waiters.ask_to_go() {
             // The term goes on until its work has ended; who asks later waits for the same end.
-            match &mut self.asked {
-                Some(asked) => {
-                    asked.done.push(done);
-                    if next != Succession::Anyone {
-                        asked.next = next;
-                    }
-                }
-                None => self.asked = Some(Resignation { next, done: vec![done] }),
+            let first = Resignation { next: Succession::Anyone, done: Vec::new() };
+            let asked = self.asked.get_or_insert(first);
+            asked.done.extend(done);
+            if next != Succession::Anyone {
+                asked.next = next;
             }
-            return Event::Wake;
+            return None;
         }
-        self.resigned.push(done);
-        Event::Resign { next }
+        self.resigned.extend(done);
+        Some(Event::Resign { next })
     }
 
     fn answer_resignation(&mut self) {

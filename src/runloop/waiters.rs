@@ -322,8 +322,8 @@ mod tests {
             writer: Writer::nobody(),
             lease: None,
         };
-        let (row, read_at, wait) = (Some(row), Timestamp(3), Duration::ZERO);
-        Answer::Observed(Observation { row, next: None, read_at, wait })
+        let (row, read_at) = (Some(row), Timestamp(3));
+        Answer::Observed(Observation { row, next: None, read_at })
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_protocol::line::Place;
 use spindle_protocol::{Named, Observation, Rejection, Writer};
 
 use super::health_record::{FailureLine, Recovered};
@@ -199,6 +200,12 @@ impl Log {
         {
             self.seen(&row.writer);
         }
+    }
+
+    pub(crate) fn yields_to(&self, place: &Place) {
+        let (lock, id) = self.names();
+        let (to, rank) = (place.id(), place.rank);
+        say(|| tracing::info!(lock, id, to, rank, "hands over to a higher rank"));
     }
 
     pub(crate) fn rejected(&mut self, rejection: &Rejection) {

@@ -74,10 +74,6 @@ impl Published {
         valid.then(|| FencingToken::from_nanoseconds(token))
     }
 
-    pub(crate) fn lock(&self) -> &str {
-        &self.lock
-    }
-
     pub(crate) fn term(&self) -> Option<Term> {
         self.present().term.clone()
     }
@@ -144,7 +140,7 @@ impl Published {
         if writer.id().is_some() {
             let read_at = polled_until.map_or(token, |read_at| read_at.max(token));
             let row = Some(Row { heartbeat: read_at, token, writer, lease: None });
-            self.observed(&Observation { row, next: None, read_at, wait: Duration::ZERO });
+            self.observed(&Observation { row, next: None, read_at });
         }
     }
 

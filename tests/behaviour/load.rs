@@ -154,7 +154,7 @@ async fn a_member_that_leaves_sends_two_requests_for_its_release_and_three_to_de
 }
 
 #[tokio::test(start_paused = true)]
-async fn ranked_contenders_that_nobody_wants_any_more_join_no_more() {
+async fn contenders_that_nobody_wants_any_more_ask_no_more() {
     let world = World::start().await;
     let table = world.table();
     world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::Fail(Code::Unavailable)));
@@ -166,7 +166,7 @@ async fn ranked_contenders_that_nobody_wants_any_more_join_no_more() {
     // Some have an attempt under way of which nobody knows what came of it.
     drop(contenders);
     sleep(WINDOW).await;
-    // Each looks once if its row among the members is still there.
+    // Each looks once what came of its attempt.
     assert!(requests.total() <= contending + IN_VAIN_MAX, "{:?}", requests.each());
 }
 

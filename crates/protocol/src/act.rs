@@ -60,8 +60,8 @@ pub enum Act {
     Heartbeat {
         /// The term.
         term: TermId,
-        /// Give up for who waits first, if that one's rank is higher.
-        yields_above: Option<u32>,
+        /// Read who stands first in line, too.
+        looks: bool,
     },
     /// As a heartbeat, but sets the heartbeat to the epoch and the token to the commit timestamp.
     /// It deletes the takeover row of the term.
@@ -118,8 +118,6 @@ pub enum Rejection {
     Changed(Option<Seen>),
     /// There is nothing to do: nobody to evict, no term to end, no row to delete.
     Needless,
-    /// A higher rank waits for the holder's lock.
-    Outranked(Place),
 }
 
 impl Rejection {
@@ -127,7 +125,7 @@ impl Rejection {
     pub fn seen(self) -> Option<Seen> {
         match self {
             Rejection::Changed(seen) => seen,
-            Rejection::Needless | Rejection::Outranked(_) => None,
+            Rejection::Needless => None,
         }
     }
 }

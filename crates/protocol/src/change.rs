@@ -39,8 +39,8 @@ pub enum Change {
     Heartbeat {
         /// The term.
         term: TermId,
-        /// It gives up for who waits first, if that one's rank is higher.
-        yields_above: Option<u32>,
+        /// True if it reads who stands first in line, too.
+        looks: bool,
     },
     /// Writes a place in line: a hint, which touches no cell that identifies a term.
     Mark {
@@ -178,7 +178,7 @@ const TAKEOVER: &[Column] = &[
 const HAND_OVER: &[Column] = &[Column::Token, Column::Writer, Column::Displaced, Column::Next];
 
 /// The columns that identify a term, and who waits first.
-const YIELD: &[Column] = &[Column::Token, Column::Writer, Column::Next];
+const LOOK: &[Column] = &[Column::Token, Column::Writer, Column::Next];
 
 impl Act {
     /// Returns the change that the act asks for; none for an observation.
@@ -190,7 +190,7 @@ impl Act {
             Act::Takeover { seen, writer, passes } => {
                 Some(Change::Takeover { seen, writer, holder: holder(), passes })
             }
-            Act::Heartbeat { term, yields_above } => Some(Change::Heartbeat { term, yields_above }),
+            Act::Heartbeat { term, looks } => Some(Change::Heartbeat { term, looks }),
             Act::Mark { place } => Some(Change::Mark { place }),
             Act::Release { term, next } => {
                 let info = release_info.map(str::to_string);
@@ -209,9 +209,7 @@ impl Change {
         };
         match self {
             Change::Mark { .. } => Reads { keys: lock_and(&[]), columns: &[Column::Next] },
-            Change::Heartbeat { yields_above: Some(_), .. } => {
-                Reads { keys: lock_and(&[]), columns: YIELD }
-            }
+            Change::Heartbeat { looks: true, .. } => Reads { keys: lock_and(&[]), columns: LOOK },
             Change::Release { next: Succession::InLine { .. }, .. } => {
                 Reads { keys: lock_and(&[]), columns: HAND_OVER }
             }
@@ -267,9 +265,8 @@ impl Change {
                 writes.extend([takeover_row(key, kind, writer), begin]);
                 Ok(writes)
             }
-            Change::Heartbeat { term, yields_above } => {
+            Change::Heartbeat { term, .. } => {
                 term.check(lock_row)?;
-                line::yields(lock_row, *yields_above)?;
                 let cells = vec![(Column::Heartbeat, Cell::CommitTimestamp)];
                 Ok(vec![Write { key: lock.into(), kind: WriteKind::Update, cells }])
             }
@@ -349,8 +346,8 @@ impl Change {
                 Ok(writes)
             }
             Change::KeepWriting { first } => {
-                let (term, yields_above) = (first.or_second(lock_row), None);
-                Change::Heartbeat { term, yields_above }.judge(lock, found)
+                let (term, looks) = (first.or_second(lock_row), false);
+                Change::Heartbeat { term, looks }.judge(lock, found)
             }
             Change::EndWriting { first, next } => {
                 let (term, next) = (first.or_second(lock_row), next.clone());

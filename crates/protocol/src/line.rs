@@ -154,12 +154,14 @@ impl Wait {
         self.missed(None)
     }
 
-    /// Returns the rank to which a holder yields, if it yields to any.
-    pub(crate) fn yields_above(&self) -> Option<u32> {
-        match self.standing {
-            Standing::Ranked { rank, preempts: true } => Some(rank),
-            _ => None,
-        }
+    /// Returns true if a holder that stands so ends its term for some that wait.
+    pub(crate) fn yields(&self) -> bool {
+        matches!(self.standing, Standing::Ranked { preempts: true, .. })
+    }
+
+    /// Returns true if a holder that stands so ends its term for who has this place.
+    pub(crate) fn yields_to(&self, place: &Place) -> bool {
+        matches!(self.standing, Standing::Ranked { rank, preempts: true } if place.rank > rank)
     }
 
     fn missed(&mut self, next: Option<&Place>) -> Option<Place> {
@@ -177,10 +179,15 @@ impl Wait {
         self.vacant = Some((row.token, seen));
         let is_first = next.is_some_and(|next| next.waiter == self.waiter);
         let is_named = row.is_released() && row.writer.successor_id() == Some(id_of(&self.waiter));
-        if is_first || is_named {
+        // A term that ran out is left to those who waited when its holder was last heard: who came since
+        // may be what has just died, and dies again.
+        let waited = |since: Timestamp| row.is_released() || since < row.heartbeat;
+        let has_waited = self.since.is_some_and(waited);
+        if is_named || is_first && has_waited {
             return Step::Take(None);
         }
-        if seen >= VACANT_POLLS {
+        let passes = next.is_some_and(|next| has_waited && !waited(next.since));
+        if passes || seen >= VACANT_POLLS {
             return Step::Take(next.cloned());
         }
         Step::Wait(self.place(next))
@@ -236,15 +243,6 @@ pub(crate) fn succession(
         grace,
     });
     (next, Some((Column::Next, Cell::Null)))
-}
-
-/// Refuses a heartbeat of a holder that yields to a rank above this one.
-pub(crate) fn yields(row: Option<&StoredRow>, above: Option<u32>) -> Result<(), Rejection> {
-    let Some(rank) = above else { return Ok(()) };
-    match row.and_then(Place::of).filter(|place| place.rank > rank) {
-        Some(place) => Err(Rejection::Outranked(place)),
-        None => Ok(()),
-    }
 }
 
 /// Returns true if a place is that of this term's own process. Another one of its id may live.

@@ -294,9 +294,6 @@ pub struct Observation {
     pub read_at: Timestamp,
     /// The place of who waits first, if anybody does.
     pub next: Option<Place>,
-    /// For how long the reader leaves the lock to others, should it be vacant: a choice of its
-    /// owner, which costs time alone.
-    pub wait: Duration,
 }
 
 /// Returns true if `key` is the exact pattern of a takeover row of `lock`, not another lock's name

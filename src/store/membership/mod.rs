@@ -3,5 +3,5 @@
 mod poll;
 mod tidy;
 
-pub(crate) use poll::{holder, lives, poll, poll_in_turn, taken_until};
-pub(crate) use tidy::{TIDY_SEARCH_INTERVAL, remove_released, search_and_tidy, tidy, tidy_pause};
+pub(crate) use poll::{holder, poll, poll_in_turn, taken_until};
+pub(crate) use tidy::{remove_released, search_and_tidy, tidy, tidy_pause};

@@ -1,10 +1,8 @@
 //! One read of many rows at one timestamp.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_protocol::fleet::{Life, Standing, joins};
 use spindle_protocol::{Row, StoredRow, Timestamp};
 
 use crate::batch::{Charge, Columns, Repeats, Snapshot};
@@ -50,19 +48,4 @@ pub(crate) fn taken_until(row: &Row, lease: Duration, read_at: Timestamp) -> Opt
 pub(crate) fn holder(row: &Row, lease: Duration, read_at: Timestamp) -> Option<&str> {
     taken_until(row, lease, read_at)?;
     row.writer.id().filter(|_| !row.is_released())
-}
-
-/// Returns the lives of which these rows tell, by their keys, and what each join counts for; `usual`
-/// is how long a join takes to count.
-pub(crate) fn lives(
-    rows: &[StoredRow],
-    usual: Duration,
-    lease: Duration,
-    read_at: Timestamp,
-) -> BTreeMap<&str, (Life, Standing)> {
-    let of = |full: &StoredRow| Life::of(&full.row(), full.info.as_deref(), lease, read_at);
-    let found = rows.iter().filter_map(|full| Some((&*full.key, of(full)?)));
-    let (keys, lives): (Vec<&str>, Vec<Life>) = found.unzip();
-    let joins = joins(&lives, usual, lease);
-    keys.into_iter().zip(lives.into_iter().zip(joins)).collect()
 }

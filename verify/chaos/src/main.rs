@@ -8,10 +8,9 @@
 //! With `--locks` each worker contends for so many locks at once. With `--shards` the workers are
 //! members of a group that share the shards out. Each lock and each shard is judged by itself. With
 //! `--deploys` four members come and go as a service's processes do, in every way. With
-//! `--ranks` they contend for one lock by rank, most of them with `preempt`. With `--readers` and
-//! `--writers` so many read under a lock and so many write. With `--agent` they lead through `spindle
-//! agent`, over HTTP, and the agents suffer as they do. With `--witness` an agent releases for workers that
-//! are killed. With `--server` they do so on an emulator
+//! `--readers` and `--writers` so many read under a lock and so many write. With `--agent` they lead
+//! through `spindle agent`, over HTTP, and the agents suffer as they do. With `--witness` an agent releases
+//! for workers that are killed. With `--server` they do so on an emulator
 //! of somebody else's, such as Google's.
 
 #[cfg(unix)]

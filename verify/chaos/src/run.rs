@@ -38,9 +38,6 @@ pub struct Options {
     /// Nothing else befalls those that are deployed.
     #[arg(long, requires = "deploys")]
     bare: bool,
-    /// The workers contend for one lock by rank, most of them with `preempt`.
-    #[arg(long, group = "work")]
-    ranks: bool,
     /// The workers lead through `spindle agent`, each through one of its own: the path of the program.
     #[arg(long, value_name = "PROGRAM", group = "work")]
     agent: Option<PathBuf>,
@@ -88,7 +85,6 @@ impl Options {
             Options { deploys: Some(shards), lease, .. } => {
                 Target::Deploys { shards, lease: Duration::from_secs(lease) }
             }
-            Options { ranks: true, .. } => Target::Ranks,
             Options { agent: Some(_), .. } => Target::Agents,
             Options { readers: Some(readers), writers: Some(writers), .. } => {
                 Target::Sides { readers, writers }

@@ -27,8 +27,6 @@ pub enum Target {
     Shards(usize),
     /// The same by this lease, while they come and go as the processes of a service do.
     Deploys { shards: usize, lease: Duration },
-    /// All contend for one lock, each by its rank.
-    Ranks,
     /// All contend for one lock, each through an agent of its own.
     Agents,
     /// So many read under one lock and so many write under it. Work by writers has the number 0, work
@@ -43,28 +41,14 @@ const KEEP_NOTHING: u32 = 10;
 pub const WRITERS: usize = 0;
 pub const READERS: usize = 1;
 
-/// How a worker contends for a ranked lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank {
-    pub rank: u32,
-    pub preempts: bool,
-}
-
 impl Target {
     pub fn count(self) -> usize {
         match self {
-            Target::One | Target::Ranks | Target::Agents => 1,
+            Target::One | Target::Agents => 1,
             Target::Sides { .. } => 2,
             Target::Locks(count) | Target::Shards(count) => count,
             Target::Deploys { shards, .. } => shards,
         }
-    }
-
-    /// Returns the rank of the worker of this number, and if it preempts: two workers of
-    /// each rank, and one in four leads on beside a higher one.
-    pub fn rank(self, id: &str) -> Option<Rank> {
-        let number = number(id).filter(|_| self == Target::Ranks)?;
-        Some(Rank { rank: number.div_ceil(2), preempts: number % 4 != 0 })
     }
 
     /// Returns for how long a worker's shards wait for it when it leaves.
@@ -99,24 +83,13 @@ impl Target {
 
     /// True if the versions of the rows in the lock table are evidence too.
     pub fn tells_by_rows(self) -> bool {
-        matches!(self, Target::Ranks | Target::Sides { .. })
-    }
-
-    /// Returns for how long a worker that preempts may lead beside a member of higher rank. So the
-    /// highest rank that lives leads by then. An abandoned transaction may hold the row for 10 s.
-    pub fn rank_limit(self) -> Duration {
-        self.lease() * 3 + Duration::from_secs(10)
-    }
-
-    /// For so long a vacant lock is left to each that goes before: two polls.
-    pub fn grace(self) -> Duration {
-        self.lease() * 2 / 5
+        matches!(self, Target::Sides { .. })
     }
 
     /// The key of a lock's row.
     pub fn key(self, lock: usize) -> String {
         match self {
-            Target::One | Target::Ranks | Target::Agents => "chaos".to_string(),
+            Target::One | Target::Agents => "chaos".to_string(),
             // The row of the writers; each reader has one of its own.
             Target::Sides { .. } => format!("spindle:rw:{GROUP}"),
             Target::Locks(_) => format!("chaos-{lock}"),
@@ -146,7 +119,7 @@ impl Target {
     /// leases and a minute.
     pub fn progress_limit(self) -> Duration {
         match self {
-            Target::One | Target::Ranks => Duration::from_secs(20),
+            Target::One => Duration::from_secs(20),
             // An agent that could not start is started again, and a silent client's lease runs out later.
             Target::Agents => Duration::from_secs(30),
             // A row that is held by an abandoned transaction may be in the way of either side.
@@ -165,7 +138,6 @@ impl fmt::Display for Target {
             Target::Locks(count) => write!(f, "locks {count}"),
             Target::Shards(count) => write!(f, "shards {count}"),
             Target::Deploys { shards, lease } => write!(f, "deploys {shards} {}", lease.as_secs()),
-            Target::Ranks => write!(f, "ranks"),
             Target::Agents => write!(f, "agents"),
             Target::Sides { readers, writers } => write!(f, "sides {readers} {writers}"),
         }

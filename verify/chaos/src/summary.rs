@@ -6,7 +6,6 @@ use crate::checks::{Evidence, Term, Violation, phase, terms, written_after};
 use crate::deploys::DeployFigures;
 use crate::history::{Event, Failure, Fault, FaultKind, Outcome, Phase, Record};
 use crate::setup::{READERS, Target, WRITERS, agent_of};
-use crate::tables::Version;
 
 pub struct Figures {
     pub target: Target,
@@ -21,8 +20,6 @@ pub struct Figures {
     pub takeovers: BTreeMap<String, Vec<f64>>,
     /// From the last fault to a write under the last of the locks, in seconds.
     pub all_written_after: Option<f64>,
-    /// How often a leader went for one of higher rank.
-    pub handed_over: usize,
     /// How long a side waited for its turn, in milliseconds, sorted.
     pub waits: BTreeMap<usize, Vec<f64>>,
     pub deploys: Vec<DeployFigures>,
@@ -43,7 +40,6 @@ impl Figures {
             availability: 0.0,
             takeovers: BTreeMap::new(),
             all_written_after: all_written_after(&parts),
-            handed_over: handed_over(&evidence.tables.versions),
             waits: (0..parts.len()).map(|side| (side, waits(&parts[side].records))).collect(),
             deploys: DeployFigures::all(evidence, &parts),
         };
@@ -83,7 +79,6 @@ impl Figures {
             Target::Deploys { shards, lease } => {
                 format!(" deploys shards={shards} lease={}s", lease.as_secs())
             }
-            Target::Ranks => format!(" ranks handed_over={}", self.handed_over),
             Target::Sides { readers, writers } => {
                 let wait = |side, share| percentile(&self.waits[&side], share);
                 format!(
@@ -183,10 +178,6 @@ fn takeovers(terms: &[Term], records: &[Record], takeovers: &mut BTreeMap<String
         let gap = later.begin.saturating_sub(earlier.last) as f64 / 1e6;
         takeovers.entry(cause(earlier, records)).or_default().push(gap);
     }
-}
-
-fn handed_over(versions: &[Version]) -> usize {
-    versions.iter().filter(|version| version.successor().is_some()).count()
 }
 
 /// From each time that somebody asks to when it begins; whoever is killed meanwhile counts no more.

@@ -68,11 +68,6 @@ impl Version {
         let (id, _nonce) = self.writer.rsplit_once('#')?;
         (self.heartbeat > 0 && !self.writer.starts_with('>')).then_some(id)
     }
-
-    /// The id of the one that it was released for.
-    pub fn successor(&self) -> Option<&str> {
-        self.writer.strip_prefix('>').filter(|id| self.heartbeat == 0 && !id.is_empty())
-    }
 }
 
 /// The content of the tables.

@@ -11,7 +11,6 @@ pub mod model;
 pub mod node;
 pub mod notes;
 mod progress;
-pub mod rank;
 pub mod run;
 pub mod rw;
 pub mod scenario;

@@ -101,7 +101,6 @@ impl Table {
                     row: self.lock(),
                     next: self.get(LOCK).and_then(Place::of),
                     read_at,
-                    wait: Duration::ZERO,
                 })
             }
         }

@@ -1,8 +1,7 @@
 //! The scenarios in small, so that a broken protocol or a vacuous model is seen within seconds.
 
 use spindle_model::history::Goal;
-use spindle_model::rank::RankModel;
-use spindle_model::run::{Limits, Report, check, explore};
+use spindle_model::run::{Limits, Report, explore};
 use spindle_model::scenario::{Budget, Scenario};
 use spindle_model::scenarios;
 
@@ -18,16 +17,6 @@ fn in_small(scenario: Scenario) -> Report {
 fn contenders_and_holders_keep_the_invariants() {
     for name in ["contention", "one term", "leases", "three"] {
         let report = in_small(scenarios::named(name));
-        assert!(report.failures.is_empty() && report.complete, "{report}");
-    }
-}
-
-#[test]
-fn contenders_with_ranks_go_for_each_other_by_name_and_once() {
-    let [two, three] = <[RankModel; 2]>::try_from(RankModel::quick()).expect("two worlds");
-    for (model, ticks) in [(two, 4), (three, 2)] {
-        let model = RankModel { scenario: Scenario { ticks, ..model.scenario }, ..model };
-        let report = check(model.scenario.name, model, Limits::default());
         assert!(report.failures.is_empty() && report.complete, "{report}");
     }
 }

@@ -148,7 +148,7 @@ impl World {
             },
             // The term's begin is not what is asked about.
             (_, Act::Observe) => {
-                let seen = Observation { row: None, next: None, read_at: at, wait: Duration::ZERO };
+                let seen = Observation { row: None, next: None, read_at: at };
                 (now + LATENCY, Answer::Observed(seen))
             }
             (_, Act::Heartbeat { .. }) => (now + self.latency, Answer::Applied { at }),

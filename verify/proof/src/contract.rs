@@ -116,8 +116,7 @@ impl Process {
             });
             rows.extend(cells);
         }
-        let answer =
-            |row| Answer::Observed(Observation { row, next: None, read_at, wait: Duration::ZERO });
+        let answer = |row| Answer::Observed(Observation { row, next: None, read_at });
         rows.into_iter().map(answer).collect()
     }
 

@@ -86,7 +86,7 @@ impl Case {
         let change = match action {
             "insert" => Change::Insert { writer, holder },
             "takeover" => Change::Takeover { seen: seen?, writer, holder, passes: None },
-            "heartbeat" => Change::Heartbeat { term, yields_above: None },
+            "heartbeat" => Change::Heartbeat { term, looks: false },
             "keep-writing" => Change::KeepWriting { first },
             "fence" => Change::Fence { term },
             "end-read" => Change::EndRead { term },
@@ -415,7 +415,7 @@ fn begun(name: &str, guard: &str, at: &str, begins: impl Fn(Option<&Row>) -> boo
 
 #[test]
 fn a_reader_attempts_only_after_a_read_of_a_vacant_writers_row() {
-    let observation = |row| Observation { row, next: None, read_at: READ_AT, wait: Duration::ZERO };
+    let observation = |row| Observation { row, next: None, read_at: READ_AT };
     let begun = begun("send", "nobody-writes", WRITERS, |row| {
         let mut reader = Reader::new(WRITERS, "a", TERM);
         if reader.observed(observation(None), observation(row.cloned())).row.is_some() {

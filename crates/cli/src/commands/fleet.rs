@@ -1,7 +1,6 @@
 //! `members`, `permits` and `readers`: the rows of fleets, as what they are.
 
 use std::process::ExitCode;
-use std::str::FromStr;
 
 use serde::Serialize;
 
@@ -48,15 +47,13 @@ struct Member {
     id: String,
     since: Option<String>,
     heartbeat_age_ms: Option<u128>,
-    /// Of a contender for a ranked lock.
-    rank: Option<u32>,
     info: Option<String>,
     #[serde(skip)]
     record: Record,
 }
 
 impl Line for Member {
-    const HEAD: &'static [&'static str] = &["GROUP", "MEMBER", "FOR", "HEARTBEAT", "RANK", "INFO"];
+    const HEAD: &'static [&'static str] = &["GROUP", "MEMBER", "FOR", "HEARTBEAT", "INFO"];
 
     fn cells(&self) -> Vec<Cell> {
         let dash = || "-".to_string();
@@ -65,7 +62,6 @@ impl Line for Member {
             Cell::plain(self.id.clone()),
             Cell::plain(self.record.duration().unwrap_or_else(dash)),
             Cell::plain(self.record.heartbeat().unwrap_or_else(dash)),
-            Cell::plain(self.rank.map_or_else(dash, |rank| rank.to_string())),
             Cell::plain(self.info.clone().unwrap_or_default()),
         ]
     }
@@ -85,7 +81,6 @@ pub async fn members(place: &Place, out: &Output, group: Option<&str>) -> Result
                 id: last_part(&record.name).to_string(),
                 since: record.since.clone(),
                 heartbeat_age_ms: record.heartbeat_age_ms,
-                rank: info.as_deref().and_then(|info| declared(info, "rank ")),
                 info,
                 record,
             }
@@ -99,11 +94,6 @@ pub async fn members(place: &Place, out: &Output, group: Option<&str>) -> Result
     }
     out.rows(&members)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Reads the number that an info declares after a word.
-fn declared<N: FromStr>(info: &str, word: &str) -> Option<N> {
-    info.strip_prefix(word)?.split(' ').next()?.parse().ok()
 }
 
 #[derive(Serialize)]
@@ -167,18 +157,4 @@ pub async fn readers(place: &Place, out: &Output, name: Option<&str>) -> Result<
     };
     out.rows(&records.into_iter().map(row).collect::<Vec<_>>())?;
     Ok(ExitCode::SUCCESS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rank_is_read_from_an_info_that_declares_one() {
-        let rank = |info| declared::<u32>(info, "rank ");
-        assert_eq!(rank("rank 3"), Some(3));
-        assert_eq!(rank("rank 0 and more"), Some(0));
-        assert_eq!(rank("ranking 3"), None);
-        assert_eq!(rank("rank 4294967296"), None, "the library knows no such rank");
-    }
 }

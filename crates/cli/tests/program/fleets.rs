@@ -111,38 +111,6 @@ async fn a_fleet_is_moved_to_another_count_and_shards_shows_the_move() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_contenders_for_a_ranked_lock_are_members_with_their_ranks() {
-    let world = World::start().await;
-    let cancel = CancellationToken::new();
-    let contend = |id: &str, rank| {
-        let lock = world.table.lock("billing").id(id).by_rank(rank).lease(LEASE).build().unwrap();
-        let running = lock.run(cancel.clone());
-        (lock, running)
-    };
-    let _contenders = [contend("big-node", 30), contend("small-node", 2)];
-    let member = world.table.member("billing").id("watcher").info("ranks are for others");
-    let member = member.lease(LEASE).build().unwrap();
-    tokio::spawn(member.run(cancel.clone()));
-    until("all have a row", async || {
-        world.run(&["members", "billing"]).await.out.lines().count() == 4
-    })
-    .await;
-    let members = world.ok(&["members", "billing"]).await;
-    let rows: Vec<Vec<&str>> =
-        members.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
-    let starts: Vec<_> = rows.iter().map(|row| [row[0], row[1]]).collect();
-    let ids = ["big-node", "small-node", "watcher"];
-    assert_eq!(starts, ids.map(|id| ["billing", id]), "{members}");
-    // After the ages: `0ms ago` has a space.
-    let ends: Vec<_> = rows.iter().map(|row| row[5..].join(" ")).collect();
-    assert_eq!(ends, ["30 rank 30", "2 rank 2", "- ranks are for others"], "{members}");
-    let json = world.json(&["members", "billing"]).await;
-    let ranks: Vec<&Value> = json.as_array().unwrap().iter().map(|row| &row["rank"]).collect();
-    assert_eq!(ranks, [&Value::from(30), &Value::from(2), &Value::Null]);
-    cancel.cancel();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_waits_while_anybody_reads_and_writes_then() {
     let world = World::start().await;
     // A process does not write where it reads: each has a table of its own, as processes have.

@@ -6,26 +6,18 @@
 mod count;
 mod counting;
 mod declaration;
-mod joins;
 mod plan;
 mod share;
-mod turn;
 
 pub use count::{Count, CountNamed, CountStep, SHARDS_MAX};
 pub use counting::{Join, counts_from, usual_settling};
 pub use declaration::Declaration;
-pub use joins::{Life, Standing, declare_early, joins};
 pub use plan::{Move, Plan, plan};
 pub use share::{Part, Participant, ShardState, Share, Step, View};
-pub use turn::{Contest, LastHolder, Ranked, Vacancy, grace, turn};
 
 #[cfg(test)]
 mod count_tests;
 #[cfg(test)]
-mod joins_tests;
-#[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
 mod share_tests;
-#[cfg(test)]
-mod turn_tests;

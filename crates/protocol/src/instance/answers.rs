@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{Attempt, BackOff, Holding, Instance, Phase, Releasing, Turn};
 use crate::line::{Place, Step};
 use crate::{
-    Act, Announcement, Answer, Decision, EndReason, Moment, Nonce, Observation, Rejection, Row,
-    Succession, TermId, Timestamp, Wake, Writer,
+    Act, Announcement, Answer, Decision, EndReason, Moment, Nonce, Observation, Row, Succession,
+    TermId, Timestamp, Wake, Writer,
 };
 
 /// From one place in line to the next at least, however often a contender polls.
@@ -54,7 +54,7 @@ impl Instance {
         }
         let read_at = observation.read_at;
         let vacant_in = observation.row.as_ref().map(|row| self.vacant_in(now, row, read_at));
-        let wait = vacant_in.unwrap_or_default().max(observation.wait);
+        let wait = vacant_in.unwrap_or_default();
         match self.line.polled(&observation, wait.is_zero()) {
             Step::Take(passes) => {
                 self.attempt_in_time(now, (observation.row, passes), read_at, decision);
@@ -224,10 +224,6 @@ impl Instance {
                     self.term_works();
                 }
                 self.phase = Phase::Holding(term);
-            }
-            Answer::Rejected(Rejection::Outranked(_)) => {
-                self.phase = Phase::Holding(term);
-                self.release(now, Succession::Anyone, BackOff::Poll, decision);
             }
             Answer::Rejected(rejection) => {
                 self.phase = Phase::Holding(term);

@@ -183,8 +183,8 @@ mod tests {
     }
 
     fn read(row: Option<crate::Row>) -> Event {
-        let (read_at, wait) = (Timestamp(1_000), Duration::ZERO);
-        Event::Answer(Answer::Observed(Observation { row, next: None, read_at, wait }))
+        let read_at = Timestamp(1_000);
+        Event::Answer(Answer::Observed(Observation { row, next: None, read_at }))
     }
 
     fn applied() -> Event {

@@ -19,9 +19,8 @@ impl Instance {
             }
             Phase::Holding(term) if term.heartbeat.is_due(now) || is_early => {
                 term.heartbeat = asked;
-                let yields_above =
-                    self.line.yields_above().filter(|_| term.is_old(now, self.timing.lease));
-                Some(Act::Heartbeat { term: term.id.clone(), yields_above })
+                let looks = self.line.yields() && term.is_old(now, self.timing.lease);
+                Some(Act::Heartbeat { term: term.id.clone(), looks })
             }
             Phase::Releasing(release) if release.turn.is_due(now) => {
                 release.turn = asked;

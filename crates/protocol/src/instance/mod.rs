@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::back_off::{Failures, LASTING};
-use crate::line::{Standing, Wait};
+use crate::line::{Place, Standing, Wait};
 use crate::{
     Announcement, Decision, EndReason, Event, Moment, Row, Succession, TermId, Timestamp, Timing,
     Wake, Writer,
@@ -160,6 +160,14 @@ impl Instance {
     /// Returns true if a release has promised the lock to this very process.
     pub fn is_promised(&self, row: &Row) -> bool {
         self.line.is_promised(row)
+    }
+
+    /// Returns true if its term is to end for who has this place in line: a higher rank, and the term
+    /// is old.
+    pub fn yields_to(&self, now: Moment, place: &Place) -> bool {
+        let lease = self.timing.lease;
+        matches!(&self.phase, Phase::Holding(term) if term.is_old(now, lease))
+            && self.line.yields_to(place)
     }
 
     /// Returns true if nothing is under way and nothing is held: a contender between two polls.

@@ -64,7 +64,7 @@ impl Reader {
             Act::Insert { writer } => (None, writer),
             Act::Takeover { seen, writer, .. } => (Some(seen.clone()), writer),
             Act::Heartbeat { term, .. } => {
-                return Some(Change::Heartbeat { term: term.clone(), yields_above: None });
+                return Some(Change::Heartbeat { term: term.clone(), looks: false });
             }
             Act::Release { term, .. } => return Some(Change::EndRead { term: term.clone() }),
             // A reader stands aside.

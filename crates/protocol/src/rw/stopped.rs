@@ -98,7 +98,7 @@ impl Writing {
         };
         match act {
             Act::Heartbeat { term, .. } => Some(match second(term) {
-                Some(term) => Change::Heartbeat { term, yields_above: None },
+                Some(term) => Change::Heartbeat { term, looks: false },
                 None => Change::KeepWriting { first: term.clone() },
             }),
             Act::Release { term, next } => {

@@ -31,7 +31,7 @@ fn stored(key: &str, row: &Row) -> StoredRow {
 }
 
 fn seen(row: Option<Row>, at: i64) -> Observation {
-    Observation { row, next: None, read_at: Timestamp(at), wait: Duration::ZERO }
+    Observation { row, next: None, read_at: Timestamp(at) }
 }
 
 fn holder() -> Holder {
@@ -142,7 +142,7 @@ fn a_second_commit_of_unknown_outcome_is_found_by_the_next_attempt() {
 #[test]
 fn a_writers_heartbeats_and_release_are_good_for_either_term_until_it_knows() {
     let mut writing = Writing::default();
-    let heartbeat = Act::Heartbeat { term: first(), yields_above: None };
+    let heartbeat = Act::Heartbeat { term: first(), looks: false };
     let release = Act::Release { term: first(), next: Succession::Anyone };
     let second = TermId { token: Timestamp(70), writer: writer(1).second().unwrap() };
     let rows = [held(50, writer(1)), held(70, second.writer.clone())];

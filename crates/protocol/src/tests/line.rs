@@ -97,6 +97,7 @@ impl World {
                 }
                 Happens::Answers(answer, number) if number == self.processes[index].last => {
                     self.decide(index, Event::Answer(answer));
+                    self.yields(index);
                 }
                 Happens::Answers(..) => {}
             }
@@ -135,6 +136,14 @@ impl World {
         }
     }
 
+    /// As a driver does whose last heartbeat has read who stands first.
+    fn yields(&mut self, index: usize) {
+        let place = self.rows.get(LOCK).and_then(Place::of);
+        if place.is_some_and(|place| self.processes[index].instance.yields_to(self.now, &place)) {
+            self.decide(index, Event::Resign { next: Succession::Anyone });
+        }
+    }
+
     fn spanners_time(&self) -> Timestamp {
         TODAY + self.now.0
     }
@@ -144,7 +153,7 @@ impl World {
         let Some(change) = act.change(&self.processes[index].holder, None) else {
             let found = self.rows.get(LOCK);
             let (row, next) = (found.map(StoredRow::row), found.and_then(Place::of));
-            return Answer::Observed(Observation { row, next, read_at: at, wait: Duration::ZERO });
+            return Answer::Observed(Observation { row, next, read_at: at });
         };
         let keys = change.reads(LOCK).keys;
         let found: Vec<_> = keys.iter().filter_map(|key| self.rows.get(key).cloned()).collect();
@@ -315,7 +324,7 @@ fn who_has_a_rank_and_was_promised_the_lock_leaves_the_place_of_another() {
     let row = Row { heartbeat, token, writer: next.writer(), lease: next.grace() };
     let older = Place { rank: 1, since: Timestamp(1), waiter: waiter("a", 1) };
     let (row, next) = (Some(row), Some(older));
-    let seen = Observation { row, next, read_at: TODAY, wait: Duration::ZERO };
+    let seen = Observation { row, next, read_at: TODAY };
     first.decide(Moment::default(), Event::Wake);
     let took = first.decide(Moment::default(), Event::Answer(Answer::Observed(seen)));
     assert!(matches!(took.act, Some(Act::Takeover { passes: None, .. })), "{took:?}");
@@ -362,8 +371,8 @@ fn a_holder_that_preempts_ends_its_term_for_a_higher_rank_once_it_is_ten_leases_
 fn the_late_answer_to_a_heartbeat_of_a_lost_term_is_no_place_that_failed() {
     let timing = Timing::from_lease(LEASE);
     let mut lost = Instance::new("a", 1, timing.clone(), Moment::default());
-    let (row, next, wait) = (None, None, Duration::ZERO);
-    let seen = Observation { row, next, read_at: TODAY, wait };
+    let (row, next) = (None, None);
+    let seen = Observation { row, next, read_at: TODAY };
     lost.decide(Moment::default(), Event::Wake);
     lost.decide(Moment::default(), Event::Answer(Answer::Observed(seen)));
     lost.decide(Moment::default(), Event::Answer(Answer::Applied { at: TODAY }));

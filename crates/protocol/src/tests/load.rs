@@ -126,7 +126,7 @@ impl Load {
                     writer,
                     lease: None,
                 });
-                Answer::Observed(Observation { row, next: None, read_at: at, wait: Duration::ZERO })
+                Answer::Observed(Observation { row, next: None, read_at: at })
             }
             (_, Act::Insert { .. } | Act::Takeover { .. }) => {
                 // Vacant again at once: the worst there is.
@@ -236,12 +236,9 @@ fn a_good_read_does_not_shorten_the_pause_after_commits_that_fail() {
         let Decision { act, wake, .. } = instance.decide(now, event);
         let read_at = Timestamp(1_795_000_000_000_000_000) + now.0;
         event = match act {
-            Some(Act::Observe) => Event::Answer(Answer::Observed(Observation {
-                row: None,
-                next: None,
-                read_at,
-                wait: Duration::ZERO,
-            })),
+            Some(Act::Observe) => {
+                Event::Answer(Answer::Observed(Observation { row: None, next: None, read_at }))
+            }
             Some(_) => {
                 attempts.extend(last.replace(now).map(|last| now.since(last)));
                 Event::Answer(Answer::Unknown)

@@ -38,8 +38,8 @@ fn rivals_row(milliseconds: i64) -> Row {
 }
 
 fn observed(row: Option<Row>, milliseconds: i64) -> Event {
-    let (read_at, wait) = (spanner(milliseconds), Duration::ZERO);
-    Event::Answer(Answer::Observed(Observation { row, next: None, read_at, wait }))
+    let read_at = spanner(milliseconds);
+    Event::Answer(Answer::Observed(Observation { row, next: None, read_at }))
 }
 
 fn applied(milliseconds: i64) -> Event {
@@ -70,7 +70,7 @@ fn holder() -> Instance {
 fn validity_counts_from_before_the_request_left() {
     let mut instance = holder();
     let heartbeat = instance.decide(at(500), Event::Wake);
-    assert_eq!(heartbeat.act, Some(Act::Heartbeat { term: term(2, 1), yields_above: None }));
+    assert_eq!(heartbeat.act, Some(Act::Heartbeat { term: term(2, 1), looks: false }));
     let renewed = instance.decide(at(600), applied(590));
     let valid_until = at(500 + 990);
     assert_eq!(renewed.announce, Some(Announcement::Extended { valid_until }));
@@ -143,7 +143,7 @@ fn a_heartbeat_goes_early_with_others_and_not_unasked() {
     assert_eq!((from, from + spread, spread), (at(0), at(0) + LEASE / 3, early));
     assert_eq!(instance.decide(at(101), Event::Wake).act, None, "others of its process sleep");
     let heartbeat = instance.decide(at(102), Event::Early);
-    assert_eq!(heartbeat.act, Some(Act::Heartbeat { term: term(2, 1), yields_above: None }));
+    assert_eq!(heartbeat.act, Some(Act::Heartbeat { term: term(2, 1), looks: false }));
     assert_eq!(heartbeat.early, None, "it is under way");
     let failed = instance.decide(at(250), UNKNOWN);
     assert_eq!((failed.act, failed.early), (None, None), "a repeat keeps its pause");

@@ -92,6 +92,6 @@ fn each_change_reads_the_cell_by_which_it_deletes() {
         assert!(change.reads(LOCK).columns.contains(&Column::Displaced), "{change:?}");
     }
     let heartbeat =
-        Change::Heartbeat { term: TermId { token: SEEN, writer: writer() }, yields_above: None };
+        Change::Heartbeat { term: TermId { token: SEEN, writer: writer() }, looks: false };
     assert_eq!(heartbeat.reads(LOCK).columns, [Column::Token, Column::Writer]);
 }

@@ -171,12 +171,6 @@ pub enum Property {
     Progress,
     /// After each act of a deploy the shards are shared evenly again.
     Settles,
-    /// A leader that preempts gives way to a member of higher rank.
-    HighestLeads,
-    /// A leader goes for a higher rank alone, and only if it preempts.
-    HandedUp,
-    /// A vacant lock is left to each of higher rank for a grace.
-    InTurn,
     /// Nobody reads beside a writer.
     WriterAlone,
     /// Nobody begins to read while a writer writes or waits to.

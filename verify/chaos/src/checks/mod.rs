@@ -7,9 +7,6 @@ mod evidence;
 mod exempt;
 mod increments;
 mod progress;
-#[cfg(test)]
-mod rank_tests;
-mod ranks;
 mod rows;
 #[cfg(test)]
 mod side_tests;
@@ -51,7 +48,6 @@ pub fn judge(
         }
     }
     match target {
-        Target::Ranks => violations.extend(ranks::judge(evidence, lease)),
         Target::Sides { .. } => violations.extend(sides::judge(evidence, &parts, lease)),
         Target::Deploys { .. } => violations.extend(progress::settles(&evidence.records)),
         Target::One | Target::Agents | Target::Locks(_) | Target::Shards(_) => {}

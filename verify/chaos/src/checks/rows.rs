@@ -18,18 +18,6 @@ impl Hold {
     pub fn last(&self) -> u64 {
         self.heartbeats.last().copied().unwrap_or(self.token)
     }
-
-    /// True if a read at any moment from the one to the other finds its lease not over. Only a later
-    /// heartbeat says that: the row of one that left is deleted.
-    pub fn is_live(&self, from: u64, to: u64, lease: u64) -> bool {
-        let mut live = (u64::MAX, 0);
-        self.last() >= to
-            && self.heartbeats.iter().any(|heartbeat| {
-                let begin = if *heartbeat < live.1 { live.0 } else { *heartbeat };
-                live = (begin, heartbeat + lease);
-                live.0 <= from && to < live.1
-            })
-    }
 }
 
 /// Returns all terms, by token.

@@ -156,7 +156,6 @@ impl<'a> Nemesis<'a> {
             self.inject_faults(length.saturating_sub(edits + recovery + Duration::from_secs(3)))
                 .await?;
             self.repair_all().await?;
-            self.reelect().await?;
             self.journal.write(Event::Phase(Phase::Edits))?;
             self.edit(edits).await?;
         }
@@ -189,7 +188,6 @@ impl<'a> Nemesis<'a> {
         if self.round.is_empty() {
             if !self.is_first_round {
                 self.repair_all().await?;
-                self.reelect().await?;
             }
             self.is_first_round = false;
             self.round = ROUND.to_vec();

@@ -22,7 +22,6 @@ pub fn draw(evidence: &Evidence) -> Result<Document, Failure> {
     let (name, legend) = match evidence.target() {
         Target::One => ("Who held the lock", legend::ONE),
         Target::Agents => ("Who held the lock, through agents", legend::ONE),
-        Target::Ranks => ("Who led, by rank: a worker with ! gives way to nobody", legend::ONE),
         Target::Sides { .. } => ("Who read and who wrote", legend::SIDES),
         Target::Locks(_) => ("Who held which lock", legend::MANY),
         Target::Shards(_) | Target::Deploys { .. } => ("Who worked which shard", legend::MANY),

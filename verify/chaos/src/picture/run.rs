@@ -1,17 +1,16 @@
 //! The parts of a run to draw.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use crate::checks::{Evidence, Line, Term, terms};
 use crate::history::{Event, Failure, Fault, FaultKind, Record};
-use crate::setup::{Rank, Target, WRITERS};
+use crate::setup::{Target, WRITERS};
 
 pub struct Run<'a> {
     begin: u64,
     end: u64,
     pub target: Target,
-    /// By name; the highest rank first, and writers before readers.
+    /// By name; writers before readers.
     pub workers: Vec<&'a str>,
     pub locks: usize,
     /// With the lock that each is of.
@@ -33,8 +32,7 @@ impl<'a> Run<'a> {
         let workers: BTreeSet<&str> = started.map(|record| record.who.as_str()).collect();
         let target = evidence.target();
         let mut workers: Vec<&str> = workers.into_iter().collect();
-        workers
-            .sort_by_key(|who| (Reverse(target.rank(who).map(|rank| rank.rank)), target.side(who)));
+        workers.sort_by_key(|who| target.side(who));
         let mut all = Vec::new();
         for (lock, part) in evidence.by_lock()?.iter().enumerate() {
             all.extend(terms(&part.records).into_iter().map(|term| (lock, term)));
@@ -60,13 +58,10 @@ impl<'a> Run<'a> {
 
     /// The name of a worker's lane.
     pub fn label(&self, who: &str) -> String {
-        match (self.target.rank(who), self.target.side(who)) {
-            (Some(Rank { rank, preempts }), _) => {
-                format!("{who}, {rank}{}", if preempts { "" } else { "!" })
-            }
-            (None, Some(WRITERS)) => format!("{who} writes"),
-            (None, Some(_)) => format!("{who} reads"),
-            (None, None) => who.to_string(),
+        match self.target.side(who) {
+            Some(WRITERS) => format!("{who} writes"),
+            Some(_) => format!("{who} reads"),
+            None => who.to_string(),
         }
     }
 

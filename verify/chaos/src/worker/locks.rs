@@ -10,18 +10,12 @@ use tokio::time::{Instant, timeout_at};
 use super::claims::{Held, say_who_holds};
 use super::{LEAVE_LIMIT, Order, Worker};
 use crate::history::{Event, Failure, Journal};
-use crate::setup::Rank;
 
 impl Worker {
     pub(super) async fn contend(mut self) -> Result<(), Failure> {
         let build = |lock| {
             let lock = self.table.lock(self.target.key(lock));
-            let lock = lock.lease(self.target.lease()).id(&*self.id);
-            match self.target.rank(&self.id) {
-                Some(Rank { rank, preempts: true }) => lock.by_rank(rank).preempt().build(),
-                Some(Rank { rank, preempts: false }) => lock.by_rank(rank).build(),
-                None => lock.build(),
-            }
+            lock.lease(self.target.lease()).id(&*self.id).build()
         };
         let locks = (0..self.target.count()).map(build).collect::<Result<Vec<Spindle>, _>>()?;
         let cancel = CancellationToken::new();

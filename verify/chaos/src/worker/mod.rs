@@ -51,7 +51,7 @@ pub async fn work(
         orders: orders(),
     };
     match worker.target {
-        Target::One | Target::Locks(_) | Target::Ranks => worker.contend().await?,
+        Target::One | Target::Locks(_) => worker.contend().await?,
         Target::Shards(count) | Target::Deploys { shards: count, .. } => {
             worker.share(count).await?
         }

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use spindle_model::rank::RankModel;
 use spindle_model::run::{Limits, Report, check, explore, stopwatch};
 use spindle_model::rw::{self, RwModel};
 use spindle_model::scenarios;
@@ -52,11 +51,6 @@ fn main() -> ExitCode {
     let shard = if options.quick { ShardModel::quick() } else { ShardModel::short() };
     let name = shard.scenario.name;
     let shards = Exploration(name, Box::new(move |limits| check(name, shard.clone(), limits)));
-    let ranks = if options.quick { RankModel::quick() } else { RankModel::short() };
-    let ranks = ranks.into_iter().map(|model| {
-        let name = model.scenario.name;
-        Exploration(name, Box::new(move |limits| check(name, model.clone(), limits)))
-    });
     let shared = shared.into_iter().map(|scenario| {
         let model = RwModel { scenario };
         let name = model.scenario.name;
@@ -64,7 +58,7 @@ fn main() -> ExitCode {
     });
     let began = stopwatch();
     let (mut states, mut depth, mut failed, mut explored) = (0, 0, 0, 0);
-    for Exploration(name, explore) in explorations.chain([shards]).chain(ranks).chain(shared) {
+    for Exploration(name, explore) in explorations.chain([shards]).chain(shared) {
         if options.only.as_ref().is_some_and(|only| only != name) {
             continue;
         }

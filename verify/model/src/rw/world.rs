@@ -111,7 +111,7 @@ impl World {
 
     fn observe(&self, key: &str) -> Observation {
         let row = self.table.get(key).map(StoredRow::row);
-        Observation { row, next: None, read_at: self.spanner(), wait: std::time::Duration::ZERO }
+        Observation { row, next: None, read_at: self.spanner() }
     }
 
     fn carry_out(&mut self, key: &str, change: &Change) -> Answer {

@@ -90,15 +90,7 @@ pub(super) async fn judge(
     // Rows of the dead, and late requests of theirs.
     sleep(world.plan.lease * 5).await;
     let highest = slots.iter().max_by_key(|slot| slot.rank()).expect("there are slots");
-    // It may have led in its membership, and lost the lock. In its next one it has a claim again.
-    let before = highest.life().map(|life| life.number);
-    highest.leave(Duration::ZERO);
-    while highest.life().is_none_or(|life| Some(life.number) == before) {
-        sleep(world.plan.lease / 20).await;
-    }
     is_led(world, slots, highest.rank(), "once it is settled").await?;
-    // One that has handed over keeps away for a lease, and may be of the same rank.
-    sleep(world.plan.lease * 3).await;
     nothing_moves(world, "among settled contenders", 0, async {
         sleep(world.plan.lease * 3).await;
         Ok(())
@@ -108,7 +100,6 @@ pub(super) async fn judge(
     let mut all = slots.to_vec();
     all.push(Arc::clone(newcomer));
     is_led(world, &all, newcomer.rank(), "after a higher rank came").await?;
-    sleep(world.plan.lease * 3).await;
     newcomer.leave(Duration::ZERO);
     let _ = living.await;
     is_led(world, slots, highest.rank(), "after the highest rank left").await
@@ -116,7 +107,8 @@ pub(super) async fn judge(
 
 /// Waits until one of this rank leads; any, if nobody hands over.
 async fn is_led(world: &FleetWorld, slots: &[Arc<Slot>], rank: u32, when: &str) -> Judged {
-    let limit = world.plan.limit() + world.plan.longest_settling();
+    // A term that is younger goes on beside a higher rank.
+    let limit = world.plan.limit() + world.plan.lease * 10;
     let leads = || {
         let leader = world.checks().owners().get(&0).copied()?;
         let is_leader = |slot: &&Arc<Slot>| slot.life().is_some_and(|life| life.number == leader);

@@ -53,13 +53,6 @@ fn the_same_seed_gives_the_same_trace_of_members() {
 }
 
 #[test]
-fn the_rows_of_takeovers_go_with_the_row_of_a_ranked_member() {
-    // A takeover row of a member was left there, for good, after all had gone.
-    let report = run_fleet(&FleetPlan::from_seed(1237), false);
-    assert_eq!(report.violation, None);
-}
-
-#[test]
 fn whatever_shares_a_table_repeats_no_more_than_its_budget_pays_for() {
     // Without a budget, most of these send more repeats in vain than I8 allows. One world would
     // not do: any change of what a fleet sends changes which of them it is.
