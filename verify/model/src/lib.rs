@@ -7,6 +7,7 @@
 
 mod coverage;
 pub mod history;
+pub mod line;
 pub mod model;
 pub mod node;
 pub mod notes;

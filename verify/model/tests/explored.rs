@@ -1,6 +1,7 @@
 //! The scenarios in small, so that a broken protocol or a vacuous model is seen within seconds.
 
 use spindle_model::history::Goal;
+use spindle_model::line::LineModel;
 use spindle_model::run::{Limits, Report, explore};
 use spindle_model::scenario::{Budget, Scenario};
 use spindle_model::scenarios;
@@ -17,6 +18,15 @@ fn in_small(scenario: Scenario) -> Report {
 fn contenders_and_holders_keep_the_invariants() {
     for name in ["contention", "one term", "leases", "three"] {
         let report = in_small(scenarios::named(name));
+        assert!(report.failures.is_empty() && report.complete, "{report}");
+    }
+}
+
+#[test]
+#[test]
+fn nobody_waits_for_ever_unless_a_rule_of_the_line_is_left_out() {
+    for model in LineModel::all() {
+        let report = LineModel { has_late: false, ..model }.report();
         assert!(report.failures.is_empty() && report.complete, "{report}");
     }
 }

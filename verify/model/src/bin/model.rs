@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use spindle_model::line::LineModel;
 use spindle_model::run::{Limits, Report, check, explore, stopwatch};
 use spindle_model::rw::{self, RwModel};
 use spindle_model::scenarios;
@@ -56,9 +57,12 @@ fn main() -> ExitCode {
         let name = model.scenario.name;
         Exploration(name, Box::new(move |limits| check(name, model.clone(), limits)))
     });
+    let lines = LineModel::all().into_iter();
+    let lines = lines.map(|model| Exploration(model.name, Box::new(move |_| model.report())));
     let began = stopwatch();
     let (mut states, mut depth, mut failed, mut explored) = (0, 0, 0, 0);
-    for Exploration(name, explore) in explorations.chain([shards]).chain(shared) {
+    let all = explorations.chain([shards]).chain(lines).chain(shared);
+    for Exploration(name, explore) in all {
         if options.only.as_ref().is_some_and(|only| only != name) {
             continue;
         }

@@ -1,0 +1,187 @@
+//! Nobody waits for ever: a search for contenders that starve, though everybody gets its turn to act.
+//!
+//! Time is gone from these worlds, so that they are few and go on for ever. Contenders poll, act, hold
+//! and release in every order. What each does is asked of a real [`Instance`](spindle_protocol::Instance),
+//! which is shown once more what the contender has seen; what that does to the row, of a real
+//! [`Change`](spindle_protocol::Change). A contender *starves* where a part of the graph of all worlds
+//! can be walked for ever, everybody who lives acts in it, and the contender never begins a term.
+//!
+//! Everybody may be as late as it likes, but not for ever. Of time no more is assumed than that a promise
+//! lasts until a process that lives has had its try, since it polls within one poll, and the promise is of
+//! two. Ranks count polls of a vacancy, so more is assumed where several are of a rank: see
+//! [`LineModel::is_paced`].
+//!
+//! A rule of the line is left out in turn. Then somebody waits for ever, or the search is blind.
+
+mod contender;
+mod search;
+mod steps;
+mod world;
+
+use spindle_protocol::line::Standing;
+
+use self::search::Worlds;
+use crate::run::{Failure, Report, stopwatch};
+
+const STARVES: &str = "nobody waits for ever";
+const HAUNTS: &str = "a place of the dead is promised the lock once";
+
+/// Contenders for one lock, and what must come of them.
+#[derive(Clone, Debug)]
+pub struct LineModel {
+    /// Its name.
+    pub name: &'static str,
+    /// The contenders.
+    pub seats: Vec<Seat>,
+    /// Who must not wait for ever; none if it is all of them together, who leave the lock vacant.
+    pub served: Option<usize>,
+    /// True if a place may land after its sender gave up.
+    pub has_late: bool,
+    /// True if requests land within a poll, and nobody polls three times while another doesn't at all:
+    /// what ranks count on.
+    pub is_paced: bool,
+    /// The rules without each of which somebody waits for ever.
+    pub needed: Vec<Rule>,
+    /// The rule that is left out, if one is.
+    pub lacking: Option<Rule>,
+}
+
+/// One contender.
+#[derive(Clone, Copy, Debug)]
+pub struct Seat {
+    /// Its id; two may share one.
+    pub id: &'static str,
+    /// How it stands in line.
+    pub standing: Standing,
+    /// Where it may die.
+    pub dies: Dies,
+}
+
+/// Where a contender may die, to come back as another process of its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dies {
+    /// Nowhere.
+    Never,
+    /// Where it holds nothing. A holder that dies leaves the lock to whoever comes first, not to the line.
+    Waiting,
+    /// Anywhere.
+    Anywhere,
+}
+
+/// A rule of the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// Of equal ranks, the older wait goes first.
+    Order,
+    /// A place lands whatever term there is by then.
+    AnyTerm,
+    /// A release moves the place into the row, and a begin leaves that of another.
+    Moves,
+    /// Whoever couldn't take the lock takes a place, and not only who saw it held.
+    Tried,
+    /// A release empties the place that it moves.
+    Empties,
+    /// Who was promised the lock leaves the place of another, though it has a rank.
+    Leaves,
+    /// A vacancy is counted in polls, whoever stands first by then.
+    Vacancy,
+}
+
+impl LineModel {
+    /// Returns the searches that run in CI.
+    pub fn all() -> Vec<LineModel> {
+        let seat = |id| Seat { id, standing: Standing::Plain, dies: Dies::Never };
+        let ranked =
+            |id, rank| Seat { standing: Standing::Ranked { rank, preempts: false }, ..seat(id) };
+        let of = |name, seats: &[Seat], served, needed: &[Rule]| LineModel {
+            name,
+            seats: seats.to_vec(),
+            served,
+            has_late: true,
+            is_paced: false,
+            needed: needed.to_vec(),
+            lacking: None,
+        };
+        let paced = |model| LineModel { is_paced: true, has_late: false, ..model };
+        let equals = ["a", "b", "c"].map(|id| ranked(id, 1));
+        let dies = |dies, seat| Seat { dies, ..seat };
+        let dead = [seat("a"), seat("b"), dies(Dies::Waiting, seat("c"))];
+        let fragile = [equals[0], equals[1], dies(Dies::Anywhere, equals[2])];
+        let vacant = [dies(Dies::Anywhere, ranked("a", 2)), ranked("b", 1)];
+        let line = [Rule::Order, Rule::AnyTerm, Rule::Moves, Rule::Tried];
+        vec![
+            // One that loops, and one that waits.
+            of("turns of two", &["a", "b"].map(seat), Some(0), &line[1..]),
+            // Two that loop, and one that waits.
+            of("turns of three", &["a", "b", "c"].map(seat), Some(0), &line),
+            of("turns of one id", &["a", "a"].map(seat), Some(0), &[]),
+            of("deaths in line", &dead, Some(0), &[Rule::Empties]),
+            paced(of("turns of a rank", &equals, Some(0), &[Rule::Leaves])),
+            paced(of("deaths of a rank", &fragile, Some(0), &[])),
+            paced(of("highest rank", &[ranked("a", 2), equals[1], equals[2]], Some(0), &[])),
+            // One that dies again and again, and one of a lower rank.
+            of("vacant by rank", &vacant, None, &[Rule::Vacancy]),
+        ]
+    }
+
+    fn lacks(&self, rule: Rule) -> bool {
+        self.lacking == Some(rule)
+    }
+
+    /// Searches with all rules, and once without each that is needed.
+    pub fn report(&self) -> Report {
+        let began = stopwatch();
+        let worlds = Worlds::explore(self);
+        let broken = [(STARVES, worlds.starves()), (HAUNTS, worlds.haunts())].into_iter();
+        let broken = broken.filter_map(|(property, steps)| Some((property, Some(steps?))));
+        let unseen = self.needed.iter().filter(|rule| {
+            let without = LineModel { lacking: Some(**rule), has_late: false, ..self.clone() };
+            let worlds = Worlds::explore(&without);
+            worlds.starves().or_else(|| worlds.haunts()).is_none()
+        });
+        let unseen: Vec<_> = unseen.map(|rule| (rule.left_out(), None)).collect();
+        let goals = (self.needed.len(), self.needed.len() - unseen.len());
+        let failures: Vec<Failure> =
+            broken.chain(unseen).map(|(property, steps)| Failure { property, steps }).collect();
+        Report {
+            name: self.name,
+            transitions: worlds.graph.edge_count(),
+            states: worlds.graph.node_count(),
+            depth: worlds.depths.iter().copied().max().unwrap_or_default(),
+            took: began.elapsed(),
+            complete: failures.iter().all(|failure| failure.steps.is_none()),
+            invariants: 2,
+            goals,
+            failures,
+        }
+    }
+}
+
+impl Seat {
+    fn is_ranked(&self) -> bool {
+        matches!(self.standing, Standing::Ranked { .. })
+    }
+
+    fn rank(&self) -> u32 {
+        match self.standing {
+            Standing::Ranked { rank, .. } => rank,
+            _ => 0,
+        }
+    }
+}
+
+impl Rule {
+    fn left_out(self) -> &'static str {
+        match self {
+            Rule::Order => "somebody waits for ever where the older goes not first",
+            Rule::AnyTerm => "somebody waits for ever where a place is of one term",
+            Rule::Moves => "somebody waits for ever where a begin clears any place",
+            Rule::Tried => "somebody waits for ever where only who saw it held takes a place",
+            Rule::Empties => "the dead are promised the lock for ever where a place stays",
+            Rule::Leaves => {
+                "somebody waits for ever where who was promised the lock clears a place"
+            }
+            Rule::Vacancy => "somebody waits for ever where each place is waited for anew",
+        }
+    }
+}
