@@ -4,6 +4,7 @@ use spindle_protocol::{Act, Answer, Rejection, Row, Timestamp, Writer};
 
 use crate::history::{Goal, Invariant, Term};
 use crate::node::Asked;
+use crate::places::is_of;
 use crate::scenario::Scenario;
 use crate::world::World;
 
@@ -28,9 +29,11 @@ impl World {
             Some(successor) if Some(successor) == writer.id() => {
                 self.history.notes.meet(Goal::SuccessorTook);
             }
+            Some(process) if is_of(writer, process) => {}
             Some(_) if too_soon => self.history.notes.breaks(Invariant::Grace),
             Some(_) => {}
         }
+        self.note_promise(row, writer);
         if let (Some(old), Some(new)) = (row.writer.nonce(), writer.nonce()) {
             if old.instance == new.instance {
                 self.history.notes.meet(Goal::TookOwn);
@@ -69,6 +72,7 @@ impl World {
             _ if resolves && !releases => Goal::ResolvedNotOurs,
             _ if (resolves || attempted) && releases && !node.wanted => Goal::GivenBack,
             _ if (resolves || attempted) && releases => Goal::StoppedInAttempt,
+            Answer::Rejected(Rejection::Outranked(_)) if releases => Goal::Yielded,
             Answer::Applied { .. } if attempted && !began => Goal::TooLate,
             Answer::Rejected(Rejection::Changed(_)) if attempted => Goal::Collided,
             _ => return,

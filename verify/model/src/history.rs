@@ -1,8 +1,10 @@
 //! An onlooker's memory: the terms that began, what was broken, what was seen.
 
+use spindle_protocol::line::Place;
 use spindle_protocol::{Row, Timestamp, Writer};
 
 use crate::notes::{Notes, noted};
+use crate::places::is_of;
 
 /// The record that the invariants are judged by; nothing in the world depends on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -62,6 +64,12 @@ impl History {
         self.latest().is_some_and(|term| term.token == token && term.writer == *writer)
     }
 
+    /// Returns true if the process of this place has held since its wait began.
+    pub fn is_of_earlier_wait(&self, place: &Place) -> bool {
+        let is_later = |term: &Term| term.announced && term.token > place.since;
+        self.begun.iter().any(|term| is_later(term) && is_of(&term.writer, &place.waiter))
+    }
+
     /// Notes that the data is as it was before the last term began.
     pub fn lose_latest(&mut self) {
         if let Some(term) = self.begun.iter_mut().rev().find(|term| !term.lost) {
@@ -78,6 +86,11 @@ noted! {
         I7: "I7 a term's end is announced before anything else",
         I8: "I8 a release leaves no takeover row of its own term",
         Grace: "a named successor has its grace",
+        Hint: "a place in line changes no other column",
+        Begin: "a begin clears its own place in line, and leaves that of another who waits",
+        HandOver: "a release leaves the lock to who stands first, for its grace, and to nobody else",
+        Since: "a place tells since when its process waits, and of no earlier wait",
+        Yields: "a holder yields to a higher rank alone, once its term is ten leases old",
         Unasked: "nobody takes or keeps what its owner does not want",
         Contract: "an instance keeps the proof's contract",
     }
@@ -115,5 +128,14 @@ noted! {
         TookInterfered: "a lock was taken after a manual edit",
         Removed: "the row of a vacant lock was removed",
         WentEarly: "a heartbeat went before it was due",
+        TookPlace: "a place in line was taken",
+        LatePlace: "a place in line was taken after its sender gave up",
+        OwnPlace: "a place in line was taken after its sender began to hold",
+        ReplacedFormer: "the place of a former life was replaced",
+        LeftToFirst: "a release left the lock to who stood first",
+        FirstTook: "who stood first took the lock",
+        PassedDead: "others took the lock after the grace of one that was dead",
+        PassedPlace: "a ranked contender took a vacant lock though a place stood there",
+        Yielded: "a holder yielded to a higher rank",
     }
 }

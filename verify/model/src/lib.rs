@@ -11,6 +11,7 @@ pub mod line;
 pub mod model;
 pub mod node;
 pub mod notes;
+mod places;
 mod progress;
 pub mod run;
 pub mod rw;

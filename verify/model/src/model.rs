@@ -48,6 +48,12 @@ impl Model for LockModel {
                 "I5 some continuation leads to a holder",
                 |model: &LockModel, world: &World| model.comes_to_a_holder(world),
             ),
+            Property::always(
+                "a dead one in line costs two polls",
+                |model: &LockModel, world: &World| {
+                    world.a_dead_one_costs_two_polls(&model.scenario)
+                },
+            ),
             Property::always("I6 no other lock's row is touched", |_, world: &World| {
                 world.neighbours_are_untouched()
             }),

@@ -103,12 +103,16 @@ impl Node {
     }
 
     fn boot(&mut self, index: usize, member: &Member) {
-        // A number no other life has stands for one drawn at random.
-        let nonce = 16 * (index as u64 + 1) + u64::from(self.life);
         self.wanted = true;
+        let nonce = self.nonce(index);
         let instance = Instance::new(member.id, nonce, member.timing.clone(), self.now());
         self.instance = Some(instance.standing(member.standing));
         self.wake = Some(Wake { at: self.now(), spread: Duration::ZERO });
+    }
+
+    /// Returns the number that its present life has drawn: no other has it.
+    pub(crate) fn nonce(&self, index: usize) -> u64 {
+        16 * (index as u64 + 1) + u64::from(self.life)
     }
 
     /// Lets the process die; only its clock goes on.
@@ -233,6 +237,11 @@ impl Node {
         self.wake = wake;
         let mut replaced = None;
         if let Some(act) = act {
+            if let Act::Mark { place } = &act
+                && history.is_of_earlier_wait(place)
+            {
+                history.notes.breaks(Invariant::Since);
+            }
             note_repeat(answered.as_ref(), &act, history);
             replaced =
                 self.asked.replace(Asked { act, passage: Passage::Leaving, sent: self.clock });

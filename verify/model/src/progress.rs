@@ -3,9 +3,10 @@
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
 use spindle_protocol::Event;
+use spindle_protocol::line::Standing;
 
 use crate::node::{Asked, Passage};
-use crate::scenario::{Scenario, ticks};
+use crate::scenario::{Member, Scenario, ticks};
 use crate::world::World;
 
 /// Returns true for one state in so many, which are followed to their end.
@@ -19,8 +20,26 @@ impl World {
     /// whatever state the world is in. Each one that runs is tried by itself, and a fresh one if
     /// none does.
     pub fn leads_to_a_holder(&self, scenario: &Scenario) -> bool {
-        let holds = |survivor| self.holds_alone(scenario, survivor);
-        self.survivors().into_iter().all(holds)
+        let limit = Self::time_limit(scenario);
+        self.survivors().into_iter().all(|it| self.holds_alone(scenario, it, limit))
+    }
+
+    /// Returns true if one that stood first and is dead costs two polls, and no more: whoever is left
+    /// alone with Spanner comes to hold at its next poll after them, or at the third if it has a rank.
+    /// Faults other than deaths may cost more.
+    pub fn a_dead_one_costs_two_polls(&self, scenario: &Scenario) -> bool {
+        let (given, left) = (scenario.budget, self.left);
+        let Some(from) = self.promised_to_the_dead_from() else { return true };
+        if given.faults - left.faults > given.crashes - left.crashes {
+            return true;
+        }
+        let two_polls = scenario.longest_poll() * 2;
+        let left = ticks((from + two_polls).since(self.spanner()));
+        self.survivors().into_iter().all(|it| {
+            let Member { timing, standing, .. } = &scenario.members[it];
+            let polls = if matches!(standing, Standing::Ranked { .. }) { 3 } else { 1 };
+            self.holds_alone(scenario, it, left + polls * ticks(timing.poll_interval))
+        })
     }
 
     fn survivors(&self) -> Vec<usize> {
@@ -39,12 +58,11 @@ impl World {
     /// release, and a lease to run out, each noticed at the next poll or two.
     fn time_limit(scenario: &Scenario) -> u16 {
         let lease = ticks(scenario.longest_lease());
-        let poll = scenario.members.iter().map(|member| member.timing.poll_interval).max();
-        2 * lease + 6 * ticks(poll.unwrap_or_default()) + 6
+        2 * lease + 6 * ticks(scenario.longest_poll()) + 6
     }
 
-    /// Returns true if the survivor comes to hold.
-    fn holds_alone(&self, scenario: &Scenario, survivor: usize) -> bool {
+    /// Returns true if the survivor comes to hold within so many ticks.
+    fn holds_alone(&self, scenario: &Scenario, survivor: usize, limit: u16) -> bool {
         let mut world = self.clone();
         world.late.clear();
         for index in 0..world.nodes.len() {
@@ -58,7 +76,7 @@ impl World {
         if !world.nodes[survivor].wanted {
             world.decide(survivor, Event::Contend(true), scenario);
         }
-        for _ in 0..Self::time_limit(scenario) {
+        for _ in 0..limit {
             world.settle(scenario, survivor);
             if world.nodes[survivor].has_lock().is_some() {
                 return true;

@@ -70,6 +70,8 @@ pub enum Start {
     Empty,
     /// The first member has just begun to hold.
     Held,
+    /// The first member has held for ten leases, and the others have just started.
+    HeldLong,
     /// A holder of another implementation died long ago.
     Abandoned,
     /// As before, and its successor died between its two steps.
@@ -144,6 +146,11 @@ impl Member {
         Holder { lease: self.timing.lease, info: None }
     }
 
+    /// Returns the same in line.
+    pub fn with_standing(self, standing: Standing) -> Member {
+        Member { standing, ..self }
+    }
+
     /// Returns the same with another clock.
     pub fn with_clock(self, clock: Clock) -> Member {
         Member { clock, ..self }
@@ -154,6 +161,11 @@ impl Scenario {
     /// Returns the longest lease of all members.
     pub fn longest_lease(&self) -> Duration {
         self.members.iter().map(|member| member.timing.lease).max().unwrap_or_default()
+    }
+
+    /// Returns the longest poll interval of all members.
+    pub fn longest_poll(&self) -> Duration {
+        self.members.iter().map(|member| member.timing.poll_interval).max().unwrap_or_default()
     }
 
     /// Returns how long a named successor has first refusal.

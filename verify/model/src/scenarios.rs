@@ -1,6 +1,7 @@
 //! The scenarios that are run.
 
 use spindle_protocol::Timing;
+use spindle_protocol::line::Standing;
 
 use crate::history::Goal;
 use crate::scenario::{Budget, Clock, Member, Scenario, Start, short_lease, timing};
@@ -11,7 +12,7 @@ pub fn short() -> Vec<Scenario> {
 }
 
 fn larger() -> impl Iterator<Item = Scenario> {
-    [contenders(), members(), operators(), owners(), edited()].into_iter().flatten()
+    [contenders(), members(), in_line(), operators(), owners(), edited()].into_iter().flatten()
 }
 
 /// Returns the scenario of this name.
@@ -32,6 +33,8 @@ fn in_small(scenario: Scenario) -> Scenario {
     let ticks = scenario.ticks.min(scenario.quick_ticks);
     let budget = Budget { faults: scenario.budget.faults.min(1), ..scenario.budget };
     let expected = match scenario.name {
+        "line" => vec![Goal::TookPlace, Goal::LeftToFirst, Goal::FirstTook],
+        "yields" => vec![Goal::Yielded],
         "contention" | "one term" | "three" | "peers" => vec![Goal::TookOver],
         _ => vec![],
     };
@@ -248,6 +251,82 @@ fn members() -> Vec<Scenario> {
             starts: vec![Start::Empty, Start::Held],
             budget: faults(1),
             expected: vec![Goal::TookOver, Goal::OutOfContact],
+            ..pair()
+        },
+    ]
+}
+
+/// Members that stand in line.
+fn in_line() -> Vec<Scenario> {
+    let stand = |ids: &[&'static str], standing: &[Standing]| -> Vec<Member> {
+        let members = ids.iter().zip(standing);
+        members.map(|(id, it)| Member::new(id, short_lease()).with_standing(*it)).collect()
+    };
+    let ranked = |rank, preempts| Standing::Ranked { rank, preempts };
+    vec![
+        // A holder that lets go, and one that waits.
+        Scenario {
+            name: "line",
+            members: stand(&["a", "b"], &[Standing::Plain; 2]),
+            starts: vec![Start::Held],
+            ticks: 6,
+            quick_ticks: 5,
+            budget: Budget { holds: 1, stops: 1, ..faults(1) },
+            expected: vec![
+                Goal::TookPlace,
+                Goal::LatePlace,
+                Goal::OwnPlace,
+                Goal::LeftToFirst,
+                Goal::FirstTook,
+                Goal::PassedDead,
+            ],
+            ..pair()
+        },
+        // Two that wait.
+        Scenario {
+            name: "line of two",
+            members: stand(&["a", "b", "c"], &[Standing::Plain; 3]),
+            starts: vec![Start::Held],
+            ticks: 5,
+            quick_ticks: 4,
+            budget: Budget { holds: 1, faults: 1, crashes: 1, ..Budget::default() },
+            expected: vec![Goal::LeftToFirst, Goal::FirstTook, Goal::PassedDead],
+            ..pair()
+        },
+        // Two processes of one id that wait, and die and come back.
+        Scenario {
+            name: "line of one id",
+            members: stand(&["a", "b", "b"], &[Standing::Plain; 3]),
+            starts: vec![Start::Held],
+            ticks: 6,
+            quick_ticks: 5,
+            budget: Budget { stops: 1, faults: 1, crashes: 1, delays: 1, ..Budget::default() },
+            expected: vec![Goal::ReplacedFormer, Goal::FirstTook],
+            ..pair()
+        },
+        // Ranked contenders for a lock that nobody has.
+        Scenario {
+            name: "ranks",
+            members: stand(&["a", "b"], &[ranked(1, true), ranked(2, false)]),
+            starts: vec![Start::Abandoned],
+            ticks: 8,
+            quick_ticks: 6,
+            budget: faults(1),
+            expected: vec![Goal::TookPlace, Goal::LatePlace, Goal::PassedPlace],
+            ..pair()
+        },
+        // A holder that yields to a higher rank.
+        Scenario {
+            name: "yields",
+            members: stand(
+                &["a", "b", "c"],
+                &[ranked(1, true), ranked(2, false), ranked(1, false)],
+            ),
+            starts: vec![Start::HeldLong],
+            ticks: 47,
+            quick_ticks: 44,
+            budget: faults(1),
+            expected: vec![Goal::Yielded, Goal::FirstTook],
             ..pair()
         },
     ]

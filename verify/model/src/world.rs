@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use spindle_protocol::{
-    Act, Answer, Change, Event, Row, StoredRow, TermId, Timestamp, Writer, takeover_key,
+    Act, Answer, Change, Event, Rejection, Row, StoredRow, TermId, Timestamp, Writer, takeover_key,
 };
 
 use crate::history::{Goal, History, Invariant};
 use crate::node::{Asked, Node, Passage};
-use crate::scenario::{Budget, Scenario, Start, TICK};
+use crate::scenario::{Budget, Scenario, Start, TICK, ticks};
 use crate::table::{LOCK, Request, Table, is_takeover_row, stored, takeover_row};
 
 /// Spanner's clock at the first tick: as many digits as today's.
@@ -57,6 +57,14 @@ impl World {
         match start {
             Start::Empty => {}
             Start::Held => world.elect_first(scenario),
+            Start::HeldLong => {
+                world.elect_first(scenario);
+                for _ in 0..10 * ticks(scenario.longest_lease()) {
+                    world.pass(scenario, 0);
+                    world.settle(scenario, 0);
+                }
+                world.history.notes.next_step();
+            }
             Start::Abandoned => world.table.put(stored(LOCK, &dead(long_ago))),
             Start::HalfTakenOver => {
                 world.table.put(stored(LOCK, &dead(long_ago)));
@@ -134,7 +142,8 @@ impl World {
             (Act::Insert { .. } | Act::Takeover { .. }, true) => Goal::LateTakeover,
             (Act::Heartbeat { .. }, true) => Goal::LateHeartbeat,
             (Act::Release { .. }, true) => Goal::LateRelease,
-            (Act::Observe | Act::Mark { .. }, true) => return,
+            (Act::Mark { .. }, true) => Goal::LatePlace,
+            (Act::Observe, true) => return,
             (_, false) => Goal::LateRefused,
         });
     }
@@ -228,6 +237,11 @@ impl World {
     fn hear(&mut self, index: usize, answer: Answer, scenario: &Scenario) {
         let asked = self.nodes[index].asked.clone();
         let held = self.nodes[index].published.is_some();
+        if let (Some(Act::Heartbeat { term, .. }), Answer::Rejected(Rejection::Outranked(place))) =
+            (asked.as_ref().map(|asked| &asked.act), &answer)
+        {
+            self.judge_yield(term, place, &scenario.members[index]);
+        }
         let resolves = matches!(&answer, Answer::Observed(_)) && self.nodes[index].unresolved;
         self.decide(index, Event::Answer(answer.clone()), scenario);
         self.note_heard(index, asked, &answer, held, resolves);
@@ -246,10 +260,14 @@ impl World {
 
     /// Carries a request out and judges what it did to the row.
     fn carry_out(&mut self, request: &Request) -> Answer {
-        let before = self.table.lock();
+        let stored = self.table.get(LOCK).cloned();
+        let before = stored.as_ref().map(StoredRow::row);
         let takeovers = self.takeover_rows();
         let answer = self.table.carry_out(self.spanner(), request);
         let Answer::Applied { at } = answer else { return answer };
+        if let Some(stored) = &stored {
+            self.judge_place(&request.act, stored);
+        }
         match &request.act {
             Act::Insert { writer } => {
                 if before.is_some() {

@@ -24,6 +24,14 @@ fn contenders_and_holders_keep_the_invariants() {
 
 #[test]
 #[test]
+fn those_who_stand_in_line_keep_the_invariants() {
+    let scenario = scenarios::named("ranks");
+    let (ticks, expected) = (5, vec![Goal::TookPlace]);
+    let report = explore(&Scenario { ticks, expected, ..scenario }, Limits::default());
+    assert!(report.failures.is_empty() && report.complete, "{report}");
+}
+
+#[test]
 fn nobody_waits_for_ever_unless_a_rule_of_the_line_is_left_out() {
     for model in LineModel::all() {
         let report = LineModel { has_late: false, ..model }.report();
