@@ -314,6 +314,10 @@ impl<R: LockRow> Driver<R> {
         let ReleaseNote { next, info } = note;
         *self.release_info.lock().unwrap_or_else(PoisonError::into_inner) = info;
         if let Some(Resignation { next, done }) = self.asked.take() {
+            // Nobody asked one that yields to a higher rank: it keeps away for a poll and no longer.
+            if done.is_empty() {
+                return Event::LetGo { next };
+            }
             self.resigned.extend(done);
             return Event::Resign { next };
         }
@@ -520,7 +524,8 @@ impl<R: LockRow> Driver<R> {
             }
             return None;
         }
-        self.resigned.extend(done);
+        let Some(done) = done else { return Some(Event::LetGo { next }) };
+        self.resigned.push(done);
         Some(Event::Resign { next })
     }
 

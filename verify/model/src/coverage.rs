@@ -72,7 +72,6 @@ impl World {
             _ if resolves && !releases => Goal::ResolvedNotOurs,
             _ if (resolves || attempted) && releases && !node.wanted => Goal::GivenBack,
             _ if (resolves || attempted) && releases => Goal::StoppedInAttempt,
-            Answer::Rejected(Rejection::Outranked(_)) if releases => Goal::Yielded,
             Answer::Applied { .. } if attempted && !began => Goal::TooLate,
             Answer::Rejected(Rejection::Changed(_)) if attempted => Goal::Collided,
             _ => return,

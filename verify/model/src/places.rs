@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use spindle_protocol::line::{Place, Standing, waiter_of};
-use spindle_protocol::{Act, Named, Row, StoredRow, Succession, TermId, Timestamp, Writer};
+use spindle_protocol::line::{Place, Standing, waiter};
+use spindle_protocol::{
+    Act, Event, Instance, Named, Row, StoredRow, Succession, Timestamp, Writer,
+};
 
 use crate::history::{Goal, Invariant};
-use crate::scenario::Member;
+use crate::scenario::{Member, Scenario};
 use crate::table::LOCK;
 use crate::world::World;
 
@@ -79,13 +81,27 @@ impl World {
         }
     }
 
-    /// Judges that a holder has heard that a higher rank waits.
-    pub(crate) fn judge_yield(&mut self, term: &TermId, place: &Place, member: &Member) {
+    /// Has a holder that has looked end its term, if it is to yield to who stands first.
+    pub(crate) fn look(&mut self, index: usize, scenario: &Scenario) {
+        let Some(place) = self.table.get(LOCK).and_then(Place::of) else { return };
+        let node = &self.nodes[index];
+        let yields = |it: &Instance| it.yields_to(node.now(), &place);
+        let token = node.published.as_ref().map(|published| published.token);
+        let Some(token) = token.filter(|_| node.instance.as_ref().is_some_and(yields)) else {
+            return;
+        };
+        self.judge_yield(token, &place, &scenario.members[index]);
+        self.history.notes.meet(Goal::Yielded);
+        self.decide(index, Event::LetGo { next: Succession::Anyone }, scenario);
+    }
+
+    /// Judges that a holder ends its term for a higher rank that waits.
+    fn judge_yield(&mut self, token: Timestamp, place: &Place, member: &Member) {
         let rank = match member.standing {
             Standing::Ranked { rank, preempts: true } => rank,
             _ => u32::MAX,
         };
-        let age = self.spanner().since(term.token);
+        let age = self.spanner().since(token);
         if place.rank <= rank || age < member.timing.lease * 10 {
             self.history.notes.breaks(Invariant::Yields);
         }
@@ -121,7 +137,7 @@ impl World {
 /// Returns true if this is a term of the process that stood in line.
 pub(crate) fn is_of(writer: &Writer, promised: &str) -> bool {
     match (writer.id(), writer.nonce()) {
-        (Some(id), Some(nonce)) => &*waiter_of(id, nonce) == promised,
+        (Some(id), Some(nonce)) => &*waiter(id, nonce.instance) == promised,
         _ => false,
     }
 }

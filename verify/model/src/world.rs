@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spindle_protocol::{
-    Act, Answer, Change, Event, Rejection, Row, StoredRow, TermId, Timestamp, Writer, takeover_key,
+    Act, Answer, Change, Event, Row, StoredRow, TermId, Timestamp, Writer, takeover_key,
 };
 
 use crate::history::{Goal, History, Invariant};
@@ -237,14 +237,15 @@ impl World {
     fn hear(&mut self, index: usize, answer: Answer, scenario: &Scenario) {
         let asked = self.nodes[index].asked.clone();
         let held = self.nodes[index].published.is_some();
-        if let (Some(Act::Heartbeat { term, .. }), Answer::Rejected(Rejection::Outranked(place))) =
-            (asked.as_ref().map(|asked| &asked.act), &answer)
-        {
-            self.judge_yield(term, place, &scenario.members[index]);
-        }
+        let act = asked.as_ref().map(|asked| &asked.act);
+        let has_looked = matches!(act, Some(Act::Heartbeat { looks: true, .. }))
+            && matches!(answer, Answer::Applied { .. });
         let resolves = matches!(&answer, Answer::Observed(_)) && self.nodes[index].unresolved;
         self.decide(index, Event::Answer(answer.clone()), scenario);
         self.note_heard(index, asked, &answer, held, resolves);
+        if has_looked {
+            self.look(index, scenario);
+        }
     }
 
     /// Of an act that its sender gave up, what may still arrive and matter.

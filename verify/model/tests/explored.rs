@@ -23,7 +23,6 @@ fn contenders_and_holders_keep_the_invariants() {
 }
 
 #[test]
-#[test]
 fn those_who_stand_in_line_keep_the_invariants() {
     let scenario = scenarios::named("ranks");
     let (ticks, expected) = (5, vec![Goal::TookPlace]);

@@ -140,7 +140,7 @@ impl World {
     fn yields(&mut self, index: usize) {
         let place = self.rows.get(LOCK).and_then(Place::of);
         if place.is_some_and(|place| self.processes[index].instance.yields_to(self.now, &place)) {
-            self.decide(index, Event::Resign { next: Succession::Anyone });
+            self.decide(index, Event::LetGo { next: Succession::Anyone });
         }
     }
 

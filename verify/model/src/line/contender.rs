@@ -23,6 +23,9 @@ pub(super) const NOW: Timestamp = Timestamp(1_795_000_000_000_000_000);
 /// The token of a row whose promise, or lease, is over.
 pub(super) const LONG_AGO: Timestamp = Timestamp(NOW.0 - 3_600_000_000_000);
 
+/// The last heartbeat of a holder whose lease is over.
+pub(super) const RAN_OUT: Timestamp = Timestamp(NOW.0 - 60_000_000_000);
+
 /// What a contender has seen since its wait began.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Seen {
@@ -152,6 +155,6 @@ fn poll(
     *now = *now + POLL;
     // One that doesn't poll by then does nothing any more.
     let Some(Act::Observe) = instance.decide(*now, Event::Wake).act else { return None };
-    let read = Observation { row, next, read_at, wait: Duration::ZERO };
+    let read = Observation { row, next, read_at };
     instance.decide(*now, Event::Answer(Answer::Observed(read))).act
 }

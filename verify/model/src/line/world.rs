@@ -3,7 +3,9 @@
 use spindle_protocol::line::Place;
 use spindle_protocol::{Act, Answer, Named, Row, StoredRow, Succession};
 
-use super::contender::{self, LEASE, LONG_AGO, NOW, Process, Seen, number, released, stamp};
+use super::contender::{
+    self, LEASE, LONG_AGO, NOW, Process, RAN_OUT, Seen, number, released, stamp,
+};
 use super::{LineModel, Seat};
 use crate::table::{LOCK, Request, Table, stored};
 
@@ -82,7 +84,9 @@ impl World {
         let seat = |process: Process| &seats[usize::from(process.seat)];
         let held = |process: Process, at| {
             let writer = process.writer(seat(process));
-            Row { heartbeat: at, token: at, writer, lease: Some(LEASE) }
+            // Where it has run out, all that wait do so since before the last heartbeat.
+            let heartbeat = if at == NOW { NOW } else { RAN_OUT };
+            Row { heartbeat, token: at, writer, lease: Some(LEASE) }
         };
         let promised = |process: Process, at| {
             let id = process.waiter(seat(process)).to_string();
