@@ -298,7 +298,14 @@ async fn an_agent_that_comes_late_or_comes_back_is_told_of_all_instances() {
     }
     let agent = OnSocket::at(&world, socket.clone(), &[]).await;
     agent.says("spindle_agent_watched 1").await;
+    // One that stays keeps the stream.
+    let (other, end) = (table.lock("b").build().unwrap(), CancellationToken::new());
+    let stays = other.run(end.clone());
+    agent.says("spindle_agent_watched 2").await;
     cancel.cancel();
     running.await.unwrap();
+    agent.says("spindle_agent_watched 1").await;
+    end.cancel();
+    stays.await.unwrap();
     agent.says("spindle_agent_watched 0").await;
 }
