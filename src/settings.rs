@@ -98,8 +98,7 @@ impl LockBuilder {
         }
     }
 
-    /// Returns the same settings for a row of the library's own: of a member, a permit, a ranked
-    /// contender.
+    /// Returns the same settings for a row of the library's own: of a member, a permit.
     ///
     /// The settings of when to take or give up the lock are for the user's lock alone, and left out.
     pub(crate) fn for_row(&self, key: String) -> LockBuilder {
@@ -230,7 +229,9 @@ impl LockBuilder {
     /// long they wait; of equal ranks, the one that has waited longer goes first. A release leaves the lock
     /// to who stands first. After a crash a ranked contender takes its place, and the lock at its next
     /// poll, unless a higher rank has come meanwhile. So where the lease ran out, the highest rank that
-    /// lives leads one poll later than without ranks. A place whose process is gone costs two polls, once.
+    /// lives leads one poll later than without ranks. Only those that waited when the holder was last heard
+    /// count there: a higher rank that came since waits for its third poll, as it may be what has just died.
+    /// A place whose process is gone costs two polls, once.
     ///
     /// A holder that lives keeps the lock, unless it was told to [`preempt`](LockBuilder::preempt). A
     /// release for a [named successor](crate::Spindle::resign_to) goes before ranks. Contenders without a

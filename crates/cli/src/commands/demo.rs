@@ -90,7 +90,7 @@ fn commands(address: &str, alias: Option<&str>) -> String {
   spindle shards {GROUP}/{shards}
   spindle permits {permits}
   spindle readers {READ_AND_WRITTEN}          # now and then a writer waits, and writes
-  spindle show {RANKED}             # this lock goes to the highest rank; who waits for it first
+  spindle show {RANKED}             # this lock goes to the highest rank
   spindle serve                      # a page at http://127.0.0.1:9464/
   spindle doctor
   spindle run backup -- sleep 30     # holds a lock of its own
