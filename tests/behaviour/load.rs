@@ -6,7 +6,7 @@ use std::time::Duration;
 use spindle::testing::Clock;
 use spindle::{CancellationToken, LockTable};
 use spindle_emulator::engine::Code;
-use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_emulator::{Effect, Fault, FaultHandle, Rpc};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -132,6 +132,36 @@ async fn members_that_spanner_refuses_ask_no_more_than_the_table_may() {
         tasks((0..12).map(run))
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_of_shards_that_cannot_be_written_are_tried_no_more_than_the_table_may() {
+    const GROUPS: usize = 30;
+    let world = World::start().await;
+    let table = world.table();
+    let refused: Vec<_> = (0..GROUPS)
+        .map(|n| Fault::on(Rpc::Commit).key(format!("spindle:shard:group-{n}/work/count")))
+        .map(|fault| world.spanner.inject(fault.effect(Effect::Fail(Code::Unavailable))))
+        .collect();
+    let tried = || refused.iter().map(FaultHandle::hits).sum::<u64>();
+    let _sharing = tasks((0..GROUPS).map(|n| {
+        let member = table.member(format!("group-{n}")).id("a").lease(LEASE);
+        let member = member.clock(Clock::runtime()).build().unwrap();
+        let shards = member.shards("work", 20);
+        async move {
+            let running = member.run(CancellationToken::new());
+            let sharing = shards.run(CancellationToken::new(), |_| std::future::pending());
+            drop(tokio::join!(running, sharing));
+        }
+    }));
+    for window in 0..4 {
+        let before = tried();
+        sleep(WINDOW).await;
+        // A transaction is two requests.
+        let in_vain = (tried() - before) * 2;
+        assert!(in_vain > 0, "they go on: {window}");
+        assert!(in_vain <= IN_VAIN_MAX, "{window}: {in_vain}");
+    }
 }
 
 /// The table is charged four for a deletion; see the unit tests of the budget.
