@@ -7,7 +7,7 @@ use std::time::Duration;
 use spindle::Spindle;
 use spindle_emulator::Rpc;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::world::{LEASE, LOCK, World, spindle, timed, until};
 
@@ -23,7 +23,8 @@ async fn loops(lock: Spindle, hold: Duration, turns: Arc<AtomicUsize>, stop: Arc
     }
 }
 
-/// Returns how often each of so many processes had the lock, until all together had it so often.
+/// Returns how often each of so many processes had the lock, until all together had it so often. It counts
+/// once each has had it twice: the first one has it alone until the others have polled twice.
 async fn turns(processes: usize, hold: Duration, all: usize) -> Vec<usize> {
     let world = World::start().await;
     let (mut tasks, stop) = (JoinSet::new(), Arc::<AtomicBool>::default());
@@ -33,13 +34,21 @@ async fn turns(processes: usize, hold: Duration, all: usize) -> Vec<usize> {
         tasks.spawn(loops(lock, hold, Arc::clone(turns), Arc::clone(&stop)));
     }
     let counts = || turns.iter().map(|turns| turns.load(Ordering::Relaxed)).collect::<Vec<_>>();
-    while counts().iter().sum::<usize>() < all {
+    let began = Instant::now();
+    while counts().iter().any(|turns| *turns < 2) {
+        assert!(began.elapsed() < (hold + POLL) * 500, "somebody waits for ever: {:?}", counts());
+        sleep(POLL / 10).await;
+    }
+    let before = counts();
+    let since =
+        || counts().iter().zip(&before).map(|(now, before)| now - before).collect::<Vec<_>>();
+    while since().iter().sum::<usize>() < all {
         sleep(POLL / 10).await;
     }
     stop.store(true, Ordering::Relaxed);
-    let counts = counts();
+    let since = since();
     tasks.join_all().await;
-    counts
+    since
 }
 
 #[tokio::test(start_paused = true)]
