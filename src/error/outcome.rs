@@ -12,7 +12,7 @@ pub(crate) struct Outcome {
     pub(crate) error: Option<Error>,
     /// True if its transaction found a row that says that it was seized.
     pub(crate) is_seized: bool,
-    /// Who stands first in line, where a heartbeat has looked.
+    /// The first in line, where a heartbeat has looked.
     pub(crate) next: Option<Place>,
 }
 

@@ -45,7 +45,7 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
     Task(task::Id),
-    /// What a runtime or another executor blocks a thread on is no task.
+    /// A runtime or another executor blocks a thread on a future, which is no task.
     Thread(ThreadId),
 }
 

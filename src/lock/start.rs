@@ -81,11 +81,11 @@ impl Spindle {
         let (table, release_info) = (&self.shared().table, Arc::default());
         let registration = table.registration(&settings.name).map(Arc::new);
         if let Some(registration) = &registration {
-            published.is_of_process();
+            published.is_of_this_process();
             published.health_record().is_left_to(registration.trouble());
         }
-        let row = BatchedRow::new(table, &settings, row_role, Arc::clone(&release_info));
-        let row = row.registered(registration.clone());
+        let marks = Arc::clone(&release_info);
+        let row = BatchedRow::new(table, &settings, row_role, marks, registration.clone());
         let driver = Driver::new(row, settings, published, inbox, random::draw());
         let looping: Loop = Box::pin(Box::new(driver.for_demand(demand, release_info)).run(cancel));
         runtime.spawn(async move {

@@ -38,7 +38,7 @@ impl ExitedInstance {
     }
 }
 
-/// The fate of the row of an instance whose process is gone.
+/// The outcome for the row of an instance whose process is gone.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub enum AtExit {

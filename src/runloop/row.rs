@@ -60,6 +60,7 @@ impl BatchedRow {
         settings: &Settings,
         role: RowRole,
         release_info: Arc<Mutex<Option<String>>>,
+        registration: Option<Arc<Registration>>,
     ) -> BatchedRow {
         let handle = |lock| table.batchers.handle(&table.store, lock, random::draw());
         let writer_row = role.writer_row().map(handle);
@@ -68,16 +69,7 @@ impl BatchedRow {
             handle.repeats();
         }
         let row = BatchedRow::with_handle(handle, settings);
-        BatchedRow(Arc::new(Batched { writer_row, release_info, role, ..row }))
-    }
-
-    /// Registers its instance before the first attempt to begin a term leaves.
-    pub(crate) fn registered(mut self, registration: Option<Arc<Registration>>) -> BatchedRow {
-        // Nobody else has it yet.
-        if let Some(row) = Arc::get_mut(&mut self.0) {
-            row.registration = registration;
-        }
-        self
+        BatchedRow(Arc::new(Batched { writer_row, release_info, role, registration, ..row }))
     }
 
     /// Returns the row of an ordinary lock, in the batcher of this handle.

@@ -11,7 +11,7 @@ use crate::error::{Error, Kind};
 use crate::system::Clock;
 use crate::token::FencingToken;
 
-/// What keeps the agent of the host from releasing for this process, as whoever speaks to it notes.
+/// The reason why the host's agent doesn't release for this process. The stream to the agent notes it.
 pub(crate) type AgentTrouble = Arc<Mutex<Option<Failure>>>;
 
 /// How often the log repeats a failure that lasts.
@@ -29,7 +29,7 @@ pub(crate) struct HealthRecord {
     task: Option<Failure>,
     /// What a client that was given leaves without an answer; none on connections of the library's own.
     silence: Option<Silence>,
-    /// What fails without harm to the lock.
+    /// A failure that does the lock no harm.
     agent: AgentTrouble,
     wanted: bool,
     /// How many calls of `lead` are under way.

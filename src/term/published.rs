@@ -1,7 +1,6 @@
 //! The state that the loop publishes: the term, its gains and losses.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use spindle_protocol::{Moment, Observation, Row, Seen, Writer};
@@ -27,10 +26,9 @@ pub(crate) struct Published {
     health_record: Mutex<HealthRecord>,
     /// The last poll's answer, and when it came.
     polled: Mutex<Option<(Observation, Moment)>>,
-    /// The process that holds, where a child by `fork` must not believe: an agent may release as soon as its parent is
-    /// gone. Zero where that isn't asked.
-    process_id: AtomicU32,
-    is_of_process: AtomicBool,
+    /// The one process that may believe, where a child by `fork` must not: an agent may release as soon as its parent
+    /// is gone.
+    process_id: OnceLock<u32>,
 }
 
 /// The term that is held now.
@@ -53,20 +51,18 @@ impl Published {
             present: Mutex::default(),
             health_record,
             polled: Mutex::default(),
-            process_id: AtomicU32::new(0),
-            is_of_process: AtomicBool::new(false),
+            process_id: OnceLock::new(),
         }
     }
 
-    /// Has a child by `fork` believe nothing, from the next term on.
-    pub(crate) fn is_of_process(&self) {
-        self.is_of_process.store(true, Ordering::Relaxed);
+    /// Has a child by `fork` of this process believe nothing.
+    pub(crate) fn is_of_this_process(&self) {
+        self.process_id.get_or_init(std::process::id);
     }
 
     /// Judged by the clock at the moment of the call, not by a timer that has fired or not.
     pub(crate) fn has_lock(&self) -> Option<FencingToken> {
-        let process_id = self.process_id.load(Ordering::Relaxed);
-        if process_id != 0 && process_id != std::process::id() {
+        if self.process_id.get().is_some_and(|process_id| *process_id != std::process::id()) {
             return None;
         }
         let (token, valid_until) = self.validity.get()?;
@@ -91,9 +87,6 @@ impl Published {
     pub(crate) fn began(&self, token: FencingToken, writer: Writer, valid_until: Moment) {
         let (lock, table) = (Arc::clone(&self.lock), Arc::clone(&self.table));
         let term = Term::begin(lock, table, token, writer, valid_until, self.clock.clone());
-        if self.is_of_process.load(Ordering::Relaxed) {
-            self.process_id.store(std::process::id(), Ordering::Relaxed);
-        }
         self.validity.begin(token.as_nanoseconds(), nanoseconds(valid_until));
         self.tell(Some(term));
     }

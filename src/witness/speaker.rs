@@ -1,4 +1,4 @@
-//! What is said to the agent, and what is wrong with it.
+//! The orders for the agent, and the reason why none listens.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
@@ -34,7 +34,7 @@ pub(super) struct Instance {
     pub(super) nonce: u64,
 }
 
-/// Who speaks to the agent of a place, and says what is wrong.
+/// The side that speaks to the agent of a place, and notes what is wrong.
 #[derive(Clone, Debug)]
 pub(super) struct Speaker {
     pub(super) place: Place,

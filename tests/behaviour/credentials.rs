@@ -189,7 +189,7 @@ async fn with_tls(server: SocketAddr) -> SocketAddr {
     tokio::spawn(async move {
         loop {
             let (near, _) = listener.accept().await.unwrap();
-            // What waits in the kernel takes no time on the virtual clock.
+            // Bytes that wait in the kernel take no time on the virtual clock.
             near.set_nodelay(true).unwrap();
             let acceptor = acceptor.clone();
             tokio::spawn(async move {

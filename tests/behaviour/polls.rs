@@ -10,7 +10,7 @@ use crate::line::Line;
 use crate::world::{Contender, DATABASE, LEASE, LOCK, World, lock_of, until};
 
 const TEXT: usize = 4_000;
-/// What the answer to a poll of a row brings at the most, without the text.
+/// The most bytes of an answer to a poll of a row, without the text.
 const ROW: u64 = 1_000;
 
 /// A table by a line of its own.

@@ -55,7 +55,7 @@ pub struct RawRow {
     pub token: Option<i128>,
     pub writer: Option<String>,
     pub lease_ms: Option<i64>,
-    /// Who stands first in line.
+    /// The first in line.
     pub next: Option<String>,
 }
 

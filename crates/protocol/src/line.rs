@@ -25,7 +25,7 @@ pub struct Place {
     pub rank: u32,
     /// Spanner's timestamp of the first poll of the wait: of equal ranks, the older goes first.
     pub since: Timestamp,
-    /// Who waits: one process of an id.
+    /// The process that waits, one of an id.
     pub waiter: Arc<str>,
 }
 
@@ -71,6 +71,14 @@ pub fn waiter(id: &str, instance: u64) -> Arc<str> {
     format!("{id}#{instance:016x}").into()
 }
 
+/// Returns the name in line of the process whose term this is; none if it is no term of ours.
+pub fn waiter_of(writer: &Writer) -> Option<Arc<str>> {
+    match writer.names() {
+        Named::Term { id, nonce } => Some(waiter(id, nonce.instance)),
+        _ => None,
+    }
+}
+
 /// Returns the id of a waiter, and any other text as it is.
 pub fn id_of(waiter: &str) -> &str {
     let is_instance =
@@ -108,7 +116,7 @@ pub enum Standing {
     Aside,
 }
 
-/// What a contender does after a poll.
+/// A contender's choice after a poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// It takes the lock, though this one stands in line.
@@ -247,8 +255,5 @@ pub(crate) fn succession(
 
 /// Returns true if a place is that of this term's own process. Another one of its id may live.
 fn is_own(place: &Place, writer: &Writer) -> bool {
-    match writer.names() {
-        Named::Term { id, nonce } => waiter(id, nonce.instance) == place.waiter,
-        _ => false,
-    }
+    waiter_of(writer).as_ref() == Some(&place.waiter)
 }

@@ -170,7 +170,7 @@ pub enum Succession {
     /// Anyone may take the lock at once.
     #[default]
     Anyone,
-    /// Who stands first in line has first refusal; anyone, if nobody stands there.
+    /// The first in line has first refusal; anyone, if nobody stands there.
     InLine {
         /// For how long, counted from the release.
         grace: Duration,

@@ -27,7 +27,7 @@ impl SharedCredentials {
     /// Connects by the credentials that a client of this runtime connected by before, or by those that
     /// `build` makes.
     ///
-    /// What fetches tokens ends for good with some failures, and pauses for 10 s after others. So after an
+    /// The task that fetches tokens ends for good with some failures, and pauses for 10 s after others. So after an
     /// attempt that failed for its credentials the next one builds them anew.
     pub(super) async fn connect<T, F: Future<Output = Result<T>>>(
         &self,

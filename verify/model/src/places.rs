@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle_protocol::line::{Place, Standing, waiter};
+use spindle_protocol::line::{Place, Standing, waiter_of};
 use spindle_protocol::{
     Act, Event, Instance, Named, Row, StoredRow, Succession, Timestamp, Writer,
 };
@@ -136,8 +136,5 @@ impl World {
 
 /// Returns true if this is a term of the process that stood in line.
 pub(crate) fn is_of(writer: &Writer, promised: &str) -> bool {
-    match (writer.id(), writer.nonce()) {
-        (Some(id), Some(nonce)) => &*waiter(id, nonce.instance) == promised,
-        _ => false,
-    }
+    waiter_of(writer).as_deref() == Some(promised)
 }

@@ -43,7 +43,7 @@ pub enum CoverageGoal {
     SuccessorTook,
     /// A contender took a place in line.
     TookPlace,
-    /// Who stood first in line took the lock, which the release had left to it.
+    /// The first in line took the lock, which the release had left to it.
     TookInTurn,
     /// An evicted term was taken over.
     EvictedTook,

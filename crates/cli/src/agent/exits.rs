@@ -1,4 +1,4 @@
-//! What becomes of the locks of a process that is known to be gone.
+//! Releases the locks of a process that is known to be gone.
 //!
 //! Its pidfd says that all its threads have ended, and the end of file that nobody keeps its connection: a child
 //! that works on may have that one. Only both together count. The terms are released that carry the nonces of its
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::response::sse::Event;
 use spindle::operate::{AtExit, ExitedInstance};
+use spindle_protocol::LEASE_MAX;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -16,9 +17,6 @@ use crate::serve::peer::Exit;
 
 /// After so long the rows are read again, for a commit that was still in a socket.
 const AGAIN: Duration = Duration::from_secs(2);
-
-/// No lease is longer.
-const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The longest pause between two tries, where Spanner doesn't answer.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -31,10 +29,10 @@ pub async fn release(claims: &Claims, pid: u32, mut left: Vec<ExitedInstance>) {
     let (mut released, mut lapses) = (0_u64, 0_u64);
     while !left.is_empty() && gone.elapsed() < LEASE_MAX {
         let mut unsettled = Vec::new();
-        let fates = claims.table.release_exited(&left).await;
-        for (instance, fate) in left.into_iter().zip(fates) {
+        let outcomes = claims.table.release_exited(&left).await;
+        for (instance, outcome) in left.into_iter().zip(outcomes) {
             let lock = &instance.lock;
-            match fate {
+            match outcome {
                 AtExit::Released(token) => {
                     released += 1;
                     tracing::info!(lock, %token, pid, "lock released: its process has exited");
@@ -81,7 +79,7 @@ pub async fn release(claims: &Claims, pid: u32, mut left: Vec<ExitedInstance>) {
 pub struct Client {
     pub exit: Exit,
     pub pid: u32,
-    /// What it holds has run out by then, once it is renewed no more.
+    /// Its locks run out within so long, once they are renewed no more.
     pub lease: Duration,
 }
 

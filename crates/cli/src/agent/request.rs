@@ -53,7 +53,7 @@ pub struct Settings {
     heartbeat_timeout: Option<Duration>,
     #[serde(default)]
     clock: Reading,
-    /// What the client's exit means; without it, nothing.
+    /// The meaning of the client's exit; without it, that means nothing.
     on_exit: Option<OnExit>,
     /// The client's own number, which says that it has connected itself.
     pid: Option<u32>,

@@ -12,6 +12,7 @@ use spindle_emulator::engine::{Mutation, WriteKind};
 use spindle_protocol::{Nonce, Writer};
 
 use crate::agent::agent;
+use crate::exits::token;
 use crate::on_socket::{OnSocket, in_a_process};
 use crate::world::{Cells, DATABASE, Running, TIME_LIMIT, World, row};
 
@@ -173,10 +174,6 @@ async fn tokens(world: &World, terms: &[(&str, u64)]) -> Vec<FencingToken> {
     tokens
 }
 
-async fn token(world: &World, lock: &str) -> FencingToken {
-    world.table.inspect(lock).await.unwrap().token.unwrap()
-}
-
 #[tokio::test]
 async fn the_lock_of_a_client_that_was_killed_is_released_and_a_young_term_lapses() {
     let world = World::start().await;
@@ -264,7 +261,7 @@ async fn neither_the_exit_nor_the_end_of_the_stream_releases_alone() {
     agent.says("spindle_agent_watched 3").await;
     forked.is_killed().await;
     closed.told("close").await;
-    // What comes last is the first to be noticed.
+    // The last sign is the first to be noticed.
     agent.says("spindle_agent_watched 2").await;
     gone.is_killed().await;
     agent.says("spindle_agent_exited_total 1").await;

@@ -20,7 +20,7 @@ use crate::world::{DATABASE, Running, TIME_LIMIT, World, until};
 /// Short enough to be waited for, and longer than a busy machine keeps a process from its turn.
 const LEASE: Duration = Duration::from_secs(9);
 
-/// What a holder writes under its fence, where the database has such a table.
+/// A holder's write under its fence, where the database has such a table.
 pub const ORDERS: &str = "CREATE TABLE orders (
   id STRING(MAX) NOT NULL,
   lock STRING(MAX) NOT NULL,
@@ -47,7 +47,7 @@ impl Holder {
         socket: Option<&Path>,
         lock: &str,
         lease: Duration,
-        apart: bool,
+        unshared: bool,
     ) -> Holder {
         let (endpoint, lease) = (world.emulator.endpoint(), lease.as_millis().to_string());
         let mut variables = vec![
@@ -57,10 +57,10 @@ impl Holder {
         ];
         variables.extend(socket.map(|socket| ("HOLDER_SOCKET", socket.as_os_str())));
         let part = "exits::a_holder_in_a_process_of_its_own";
-        let mut running = in_a_process(part, &variables, apart);
+        let mut running = in_a_process(part, &variables, unshared);
         let line = running.says("holds ").await;
         let token = line.rsplit_once(' ').unwrap().1.parse().unwrap();
-        let process = process(&running, apart);
+        let process = process(&running, unshared);
         Holder { running, token, process }
     }
 
@@ -79,10 +79,10 @@ impl Holder {
 }
 
 /// The process itself, and not the one that made its namespace.
-pub fn process(running: &Running, apart: bool) -> Pid {
+pub fn process(running: &Running, unshared: bool) -> Pid {
     let id = running.child.id().unwrap();
     let children = || std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
-    let id = if apart { children().trim().parse().unwrap() } else { id };
+    let id = if unshared { children().trim().parse().unwrap() } else { id };
     Pid::from_raw(id.cast_signed())
 }
 
@@ -111,7 +111,7 @@ fn a_holder_in_a_process_of_its_own() {
     for order in std::io::stdin().lock().lines() {
         match order.unwrap().as_str() {
             "abort" => std::process::abort(),
-            // What `panic=abort` makes of a panic.
+            // `panic=abort` ends a panic so.
             "panic" => {
                 std::panic::set_hook(Box::new(|_| std::process::abort()));
                 panic!("as it is told");
@@ -209,7 +209,7 @@ pub async fn grow_old(world: &World, locks: &[&str], lease: Duration) {
     }
 }
 
-async fn token(world: &World, lock: &str) -> FencingToken {
+pub async fn token(world: &World, lock: &str) -> FencingToken {
     world.table.inspect(lock).await.unwrap().token.unwrap()
 }
 

@@ -25,7 +25,7 @@ const POLL: Duration = Duration::from_millis(500);
 /// How often each way is tried, with the agent and without.
 const TIMES: usize = 5;
 
-/// What the agent is to do.
+/// The agent's part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
     Released,
@@ -124,8 +124,8 @@ async fn drill(
     let arguments: &[&str] =
         if way.contains("another table") { &["--table", "other"] } else { &[] };
     let socket = own_path("drill");
-    let apart = way.contains("namespace");
-    let mut agent = Some(OnSocket::in_namespace(world, socket.clone(), arguments, apart).await);
+    let unshared = way.contains("namespace");
+    let mut agent = Some(OnSocket::in_namespace(world, socket.clone(), arguments, unshared).await);
     if way == "no agent, kill -9" {
         agent.take().unwrap().killed().await;
     }
@@ -133,7 +133,7 @@ async fn drill(
     for n in 0..TIMES * 2 {
         let name = format!("{way}/{n}");
         let socket = (n < TIMES).then_some(&*socket);
-        let holder = Holder::begin(world, socket, &name, LEASE, apart).await;
+        let holder = Holder::begin(world, socket, &name, LEASE, unshared).await;
         let next = world.table.lock(&name).lease(LEASE).poll_interval(POLL).build().unwrap();
         let cancel = CancellationToken::new();
         pairs.push((name, holder, next, cancel));
@@ -191,7 +191,7 @@ async fn drill(
     Some((of(true), of(false), released))
 }
 
-/// What befalls the agent before anybody dies.
+/// The agent's misfortune before anybody dies.
 async fn befalls_the_agent(world: &World, way: &str, agent: &mut Option<OnSocket>, socket: &Path) {
     if way.starts_with("agent restarted") {
         agent.take().unwrap().killed().await;

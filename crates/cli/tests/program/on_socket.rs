@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use crate::world::{Running, TIME_LIMIT, World, under, until};
 
-/// What makes a PID namespace, which ends with it.
-const APART: [&str; 3] = ["--pid", "--fork", "--kill-child"];
+/// The options that make a PID namespace, which ends with it.
+const NAMESPACE: [&str; 3] = ["--pid", "--fork", "--kill-child"];
 
 /// An agent on a socket of its own.
 pub struct OnSocket {
@@ -36,11 +36,11 @@ impl OnSocket {
         world: &World,
         socket: PathBuf,
         arguments: &[&str],
-        apart: bool,
+        unshared: bool,
     ) -> OnSocket {
         let mut command = world.program(&["agent", "--socket"]);
         command.arg(&socket).args(arguments);
-        let mut command = if apart { under("unshare", &APART, command) } else { command };
+        let mut command = if unshared { under("unshare", &NAMESPACE, command) } else { command };
         command.stderr(Stdio::inherit());
         let mut running = Running::start(command);
         assert!(running.line().await.starts_with("Listens on"));
@@ -63,7 +63,7 @@ impl OnSocket {
         self.running.code().await;
     }
 
-    /// What the agent answers, to its end.
+    /// The agent's answer, to its end.
     pub async fn answer(&self, request: &str) -> String {
         let mut stream = UnixStream::connect(&self.socket).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -95,11 +95,11 @@ pub fn own_path(name: &str) -> PathBuf {
 }
 
 /// A process of this test's own program, in which one part of it runs alone.
-pub fn in_a_process(part: &str, variables: &[(&str, &OsStr)], apart: bool) -> Running {
+pub fn in_a_process(part: &str, variables: &[(&str, &OsStr)], unshared: bool) -> Running {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", part, "--ignored", "--nocapture", "--test-threads=1"]);
     command.envs(variables.iter().copied());
-    let mut command = if apart { under("unshare", &APART, command) } else { command };
+    let mut command = if unshared { under("unshare", &NAMESPACE, command) } else { command };
     command.kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     Running::start(command)

@@ -28,7 +28,7 @@ impl Instance {
             }
             Phase::Holding(term) => self.heartbeat_answered(now, term, answer, decision),
             Phase::Releasing(release) => self.released(now, release, &answer),
-            // What became of a place in line, or of the heartbeat of a term that is over.
+            // The answer is to a place in line, or to the heartbeat of a term that is over.
             Phase::Standby { poll, is_marking } => {
                 self.phase = Phase::Standby { poll, is_marking: false };
                 if is_marking && matches!(answer, Answer::NotApplied | Answer::Unknown) {

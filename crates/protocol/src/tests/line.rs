@@ -1,4 +1,4 @@
-//! Who is next: processes that take one lock in turn, on one table, in virtual time.
+//! Processes take one lock in turn, on one table, in virtual time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const WAY: Duration = Duration::from_millis(5);
 /// Today, and no moment of a process.
 const TODAY: Timestamp = Timestamp(1_795_000_000_000_000_000);
 
-/// What happens at a moment.
+/// An event at a moment.
 enum Happens {
     Wakes(Event),
     Arrives(Act, u64),

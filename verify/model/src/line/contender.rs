@@ -8,7 +8,7 @@ use spindle_protocol::{
     Timestamp, Timing, Writer,
 };
 
-use super::Seat;
+use super::Member;
 
 pub(super) const LEASE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ pub(super) const LONG_AGO: Timestamp = Timestamp(NOW.0 - 3_600_000_000_000);
 /// The last heartbeat of a holder whose lease is over.
 pub(super) const RAN_OUT: Timestamp = Timestamp(NOW.0 - 60_000_000_000);
 
-/// What a contender has seen since its wait began.
+/// A contender's sights since its wait began.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Seen {
     /// When it polled first: a number in the order of all waits.
@@ -40,7 +40,7 @@ pub(super) struct Seen {
 /// One process: a contender, in one of its lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Process {
-    pub(super) seat: u8,
+    pub(super) member: u8,
     pub(super) life: u8,
 }
 
@@ -60,40 +60,40 @@ pub(super) fn holder() -> Holder {
 
 impl Process {
     pub(super) fn nonce(self) -> u64 {
-        16 * (u64::from(self.seat) + 1) + u64::from(self.life)
+        16 * (u64::from(self.member) + 1) + u64::from(self.life)
     }
 
     /// Returns the process of this name, `<id>#<nonce>`, or of a term of it; none if it is no such name.
     pub(super) fn of(name: &str) -> Option<Process> {
         let nonce = name.rsplit_once('#')?.1.get(..16)?;
         let nonce = u8::from_str_radix(nonce, 16).ok()?;
-        Some(Process { seat: (nonce / 16).checked_sub(1)?, life: nonce % 16 })
+        Some(Process { member: (nonce / 16).checked_sub(1)?, life: nonce % 16 })
     }
 
-    pub(super) fn writer(self, seat: &Seat) -> Writer {
-        Writer::term(seat.id, Nonce { instance: self.nonce(), attempt: 1 })
+    pub(super) fn writer(self, member: &Member) -> Writer {
+        Writer::term(member.id, Nonce { instance: self.nonce(), attempt: 1 })
     }
 
-    pub(super) fn waiter(self, seat: &Seat) -> std::sync::Arc<str> {
-        waiter(seat.id, self.nonce())
+    pub(super) fn waiter(self, member: &Member) -> std::sync::Arc<str> {
+        waiter(member.id, self.nonce())
     }
 
     /// Returns what follows from a poll: an attempt, a place in line, or nothing.
     pub(super) fn polls(
         self,
-        seat: &Seat,
+        member: &Member,
         seen: &Seen,
         row: Row,
         next: Option<Place>,
     ) -> Option<Act> {
-        let (mut instance, mut now) = self.recalls(seat, seen, row.token);
+        let (mut instance, mut now) = self.recalls(member, seen, row.token);
         poll(&mut instance, &mut now, (Some(row), next), NOW)
     }
 
     /// Returns the place that it takes after it came too late.
-    pub(super) fn comes_too_late(self, seat: &Seat, seen: &Seen) -> Option<Place> {
-        let (mut instance, mut now) = self.recalls(seat, seen, NOW);
-        let id = self.waiter(seat).to_string();
+    pub(super) fn comes_too_late(self, member: &Member, seen: &Seen) -> Option<Place> {
+        let (mut instance, mut now) = self.recalls(member, seen, NOW);
+        let id = self.waiter(member).to_string();
         let promised = released(&Succession::Successor { id, grace: POLL * 2 }, NOW);
         let read_at = seen.since.map_or(NOW, stamp);
         let act = poll(&mut instance, &mut now, (Some(promised), None), read_at);
@@ -108,8 +108,8 @@ impl Process {
     }
 
     /// Returns the release of its term, whose token is [`NOW`].
-    pub(super) fn releases(self, seat: &Seat) -> Act {
-        let (mut instance, mut now) = self.recalls(seat, &Seen::default(), NOW);
+    pub(super) fn releases(self, member: &Member) -> Act {
+        let (mut instance, mut now) = self.recalls(member, &Seen::default(), NOW);
         poll(&mut instance, &mut now, (None, None), NOW);
         instance.decide(now, Event::Answer(Answer::Applied { at: NOW }));
         let act = instance.decide(now, Event::Contend(false)).act;
@@ -117,12 +117,12 @@ impl Process {
     }
 
     /// Returns an instance that has seen the same, poll by poll; vacant it saw the row of this token.
-    fn recalls(self, seat: &Seat, seen: &Seen, token: Timestamp) -> (Instance, Moment) {
+    fn recalls(self, member: &Member, seen: &Seen, token: Timestamp) -> (Instance, Moment) {
         let timing = Timing { poll_interval: POLL, ..Timing::from_lease(LEASE) };
         // Any moment but the first: no pause is over that hasn't begun.
         let mut now = Moment(LEASE * 100);
-        let instance = Instance::new(seat.id, self.nonce(), timing, now);
-        let mut instance = instance.standing(seat.standing);
+        let instance = Instance::new(member.id, self.nonce(), timing, now);
+        let mut instance = instance.standing(member.standing);
         let stranger =
             Row { heartbeat: NOW, token: NOW, writer: "stranger".into(), lease: Some(LEASE) };
         let vacant = |token| released(&Succession::Anyone, token);
@@ -130,7 +130,7 @@ impl Process {
         let held = (0..seen.misses).map(|_| (stranger.clone(), None));
         let left = (0..seen.vacant).map(|_| (vacant(token), Some(highest.clone())));
         // Its wait began, and of what it saw only that matters.
-        let is_first = seen.since.is_some() && seen.misses == 0 && seat.is_ranked();
+        let is_first = seen.since.is_some() && seen.misses == 0 && member.is_ranked();
         let first = is_first.then(|| (vacant(Timestamp::EPOCH), Some(highest.clone())));
         for (index, (row, next)) in held.chain(first).chain(left).enumerate() {
             let read_at = seen.since.filter(|_| index == 0).map_or(NOW, stamp);

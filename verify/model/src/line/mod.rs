@@ -24,7 +24,7 @@ use self::search::Worlds;
 use crate::run::{Failure, Report, stopwatch};
 
 const STARVES: &str = "nobody waits for ever";
-const HAUNTS: &str = "a place of the dead is promised the lock once";
+const PROMISED_AGAIN: &str = "a place of the dead is promised the lock once";
 
 /// Contenders for one lock, and what must come of them.
 #[derive(Clone, Debug)]
@@ -32,8 +32,8 @@ pub struct LineModel {
     /// Its name.
     pub name: &'static str,
     /// The contenders.
-    pub seats: Vec<Seat>,
-    /// Who must not wait for ever; none if it is all of them together, who leave the lock vacant.
+    pub members: Vec<Member>,
+    /// The contender that must not wait for ever; none if all of them together leave the lock vacant.
     pub served: Option<usize>,
     /// True if a place may land after its sender gave up.
     pub has_late: bool,
@@ -48,7 +48,7 @@ pub struct LineModel {
 
 /// One contender.
 #[derive(Clone, Copy, Debug)]
-pub struct Seat {
+pub struct Member {
     /// Its id; two may share one.
     pub id: &'static str,
     /// How it stands in line.
@@ -77,11 +77,11 @@ pub enum Rule {
     AnyTerm,
     /// A release moves the place into the row, and a begin leaves that of another.
     Moves,
-    /// Whoever couldn't take the lock takes a place, and not only who saw it held.
+    /// Each contender that couldn't take the lock takes a place, and not only one that saw it held.
     Tried,
     /// A release empties the place that it moves.
     Empties,
-    /// Who was promised the lock leaves the place of another, though it has a rank.
+    /// A contender that was promised the lock leaves the place of another, though it has a rank.
     Leaves,
     /// A vacancy is counted in polls, whoever stands first by then.
     Vacancy,
@@ -90,12 +90,14 @@ pub enum Rule {
 impl LineModel {
     /// Returns the searches that run in CI.
     pub fn all() -> Vec<LineModel> {
-        let seat = |id| Seat { id, standing: Standing::Plain, dies: Dies::Never };
-        let ranked =
-            |id, rank| Seat { standing: Standing::Ranked { rank, preempts: false }, ..seat(id) };
-        let of = |name, seats: &[Seat], served, needed: &[Rule]| LineModel {
+        let member = |id| Member { id, standing: Standing::Plain, dies: Dies::Never };
+        let ranked = |id, rank| Member {
+            standing: Standing::Ranked { rank, preempts: false },
+            ..member(id)
+        };
+        let of = |name, members: &[Member], served, needed: &[Rule]| LineModel {
             name,
-            seats: seats.to_vec(),
+            members: members.to_vec(),
             served,
             has_late: true,
             is_paced: false,
@@ -104,17 +106,17 @@ impl LineModel {
         };
         let paced = |model| LineModel { is_paced: true, has_late: false, ..model };
         let equals = ["a", "b", "c"].map(|id| ranked(id, 1));
-        let dies = |dies, seat| Seat { dies, ..seat };
-        let dead = [seat("a"), seat("b"), dies(Dies::Waiting, seat("c"))];
+        let dies = |dies, member| Member { dies, ..member };
+        let dead = [member("a"), member("b"), dies(Dies::Waiting, member("c"))];
         let fragile = [equals[0], equals[1], dies(Dies::Anywhere, equals[2])];
         let vacant = [dies(Dies::Anywhere, ranked("a", 2)), ranked("b", 1)];
         let line = [Rule::Order, Rule::AnyTerm, Rule::Moves, Rule::Tried];
         vec![
             // One that loops, and one that waits.
-            of("turns of two", &["a", "b"].map(seat), Some(0), &line[1..]),
+            of("turns of two", &["a", "b"].map(member), Some(0), &line[1..]),
             // Two that loop, and one that waits.
-            of("turns of three", &["a", "b", "c"].map(seat), Some(0), &line),
-            of("turns of one id", &["a", "a"].map(seat), Some(0), &[]),
+            of("turns of three", &["a", "b", "c"].map(member), Some(0), &line),
+            of("turns of one id", &["a", "a"].map(member), Some(0), &[]),
             of("deaths in line", &dead, Some(0), &[Rule::Empties]),
             paced(of("turns of a rank", &equals, Some(0), &[Rule::Leaves])),
             paced(of("deaths of a rank", &fragile, Some(0), &[])),
@@ -132,12 +134,14 @@ impl LineModel {
     pub fn report(&self) -> Report {
         let began = stopwatch();
         let worlds = Worlds::explore(self);
-        let broken = [(STARVES, worlds.starves()), (HAUNTS, worlds.haunts())].into_iter();
+        let broken =
+            [(STARVES, worlds.starves()), (PROMISED_AGAIN, worlds.promises_the_dead_again())]
+                .into_iter();
         let broken = broken.filter_map(|(property, steps)| Some((property, Some(steps?))));
         let unseen = self.needed.iter().filter(|rule| {
             let without = LineModel { lacking: Some(**rule), has_late: false, ..self.clone() };
             let worlds = Worlds::explore(&without);
-            worlds.starves().or_else(|| worlds.haunts()).is_none()
+            worlds.starves().or_else(|| worlds.promises_the_dead_again()).is_none()
         });
         let unseen: Vec<_> = unseen.map(|rule| (rule.left_out(), None)).collect();
         let goals = (self.needed.len(), self.needed.len() - unseen.len());
@@ -157,7 +161,7 @@ impl LineModel {
     }
 }
 
-impl Seat {
+impl Member {
     fn is_ranked(&self) -> bool {
         matches!(self.standing, Standing::Ranked { .. })
     }

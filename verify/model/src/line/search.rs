@@ -65,7 +65,7 @@ impl<'a> Worlds<'a> {
 
     /// Returns the shortest way to where releases leave the lock to the dead for ever, though nobody
     /// else dies.
-    pub(super) fn haunts(&self) -> Option<Vec<String>> {
+    pub(super) fn promises_the_dead_again(&self) -> Option<Vec<String>> {
         let happens = |step: Step| !matches!(step, Step::Dies(_) | Step::Returns(_));
         let parts = self.parts(happens);
         let stays = |edge: &Edge<'_>| happens(*edge.weight()) && parts.has(edge);
@@ -93,7 +93,7 @@ impl<'a> Worlds<'a> {
     fn is_fair(&self, nodes: &[NodeIndex], stays: &dyn Fn(&Edge<'_>) -> bool) -> bool {
         let edges = || nodes.iter().flat_map(|node| self.graph.edges(*node)).filter(stays);
         let worlds = || nodes.iter().map(|node| &self.graph[*node]);
-        let all_act = (0..self.model.seats.len()).all(|index| {
+        let all_act = (0..self.model.members.len()).all(|index| {
             edges().any(|edge| edge.weight().actor() == Some(index))
                 || (self.model.served != Some(index)
                     && worlds().any(|world| !world.contenders[index].is_alive))
@@ -118,7 +118,7 @@ impl<'a> Worlds<'a> {
         let (mut way, mut round) = (Vec::new(), Vec::new());
         self.go(NodeIndex::new(0), &mut way, &|_| true, |node| node == start);
         let mut at = start;
-        for actor in 0..self.model.seats.len() {
+        for actor in 0..self.model.members.len() {
             let acts = |edge: &Edge<'_>| stays(edge) && edge.weight().actor() == Some(actor);
             if round.iter().any(|step: &Step| step.actor() == Some(actor)) {
                 continue;

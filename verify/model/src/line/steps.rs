@@ -1,4 +1,4 @@
-//! What may happen next in a world without time.
+//! The steps that may come next in a world without time.
 
 use spindle_protocol::Act;
 
@@ -49,7 +49,7 @@ impl World {
             if model.is_paced {
                 world.round();
             }
-            world.number(&model.seats);
+            world.number(&model.members);
             steps.push((step, world));
         };
         for index in 0..self.contenders.len() {
@@ -58,7 +58,7 @@ impl World {
                 continue;
             }
             let holds = self.owner == Owner::Holder(self.process(index));
-            let dies = model.seats[index].dies;
+            let dies = model.members[index].dies;
             if dies == Dies::Anywhere || dies == Dies::Waiting && !holds {
                 add(Step::Dies(index), self.died(index, model));
             }
@@ -118,7 +118,7 @@ impl World {
 
     fn polled(&self, model: &LineModel, index: usize) -> World {
         let mut world = self.clone();
-        let (seat, process) = (&model.seats[index], self.process(index));
+        let (member, process) = (&model.members[index], self.process(index));
         let newest = world.newest();
         let is_held = matches!(self.owner, Owner::Holder(_));
         let is_vacant = match self.owner {
@@ -126,10 +126,10 @@ impl World {
             Owner::Promised(to) => to == process,
             _ => true,
         };
-        let next = self.next.map(|stand| stand.place(&model.seats));
+        let next = self.next.map(|stand| stand.place(&model.members));
         let contender = &mut world.contenders[index];
         let seen = &mut contender.seen;
-        let act = process.polls(seat, seen, self.row(&model.seats), next.clone());
+        let act = process.polls(member, seen, self.row(&model.members), next.clone());
         seen.since.get_or_insert(newest);
         contender.has_polled = model.is_paced;
         let mark = match act {
@@ -164,21 +164,21 @@ impl World {
     ) -> (Step, World) {
         let mut world = self.clone();
         world.contenders[index].asks = None;
-        let (seat, process) = (&model.seats[index], self.process(index));
-        let mut seen = self.row(&model.seats);
+        let (member, process) = (&model.members[index], self.process(index));
+        let mut seen = self.row(&model.members);
         if !is_fresh {
             seen.token.0 -= 1;
         }
-        let passes = passes.map(|stand| stand.place(&model.seats));
-        let act = Act::Takeover { seen, writer: process.writer(seat), passes };
-        if world.carry_out(&model.seats, act) {
+        let passes = passes.map(|stand| stand.place(&model.members));
+        let act = Act::Takeover { seen, writer: process.writer(member), passes };
+        if world.carry_out(&model.members, act) {
             world.contenders[index].seen = Seen::default();
             if model.lacks(Rule::Moves) {
                 world.next = None;
             }
             return (Step::Begins(index), world);
         }
-        let mark = process.comes_too_late(seat, &self.contenders[index].seen);
+        let mark = process.comes_too_late(member, &self.contenders[index].seen);
         let newest = world.newest();
         let seen = &mut world.contenders[index].seen;
         if !model.lacks(Rule::Tried) {
@@ -194,13 +194,13 @@ impl World {
         let is_refused = match model.lacking {
             Some(Rule::AnyTerm) => !is_fresh,
             Some(Rule::Order) => {
-                self.next.is_some_and(|next| next.process.seat != stand.process.seat)
+                self.next.is_some_and(|next| next.process.member != stand.process.member)
             }
             _ => false,
         };
         let before = self.next;
         if !is_refused {
-            self.carry_out(&model.seats, Act::Mark { place: stand.place(&model.seats) });
+            self.carry_out(&model.members, Act::Mark { place: stand.place(&model.members) });
         }
         if model.lacks(Rule::Vacancy) && before != self.next {
             self.contenders.iter_mut().for_each(|it| it.seen.vacant = 0);
@@ -209,8 +209,8 @@ impl World {
 
     fn released(&self, model: &LineModel, index: usize) -> World {
         let mut world = self.clone();
-        let act = self.process(index).releases(&model.seats[index]);
-        assert!(world.carry_out(&model.seats, act), "a holder's release applies");
+        let act = self.process(index).releases(&model.members[index]);
+        assert!(world.carry_out(&model.members, act), "a holder's release applies");
         if model.lacks(Rule::Moves) || model.lacks(Rule::Empties) {
             world.next = self.next;
         }

@@ -6,7 +6,7 @@ use spindle_protocol::{Act, Answer, Named, Row, StoredRow, Succession};
 use super::contender::{
     self, LEASE, LONG_AGO, NOW, Process, RAN_OUT, Seen, number, released, stamp,
 };
-use super::{LineModel, Seat};
+use super::{LineModel, Member};
 use crate::table::{LOCK, Request, Table, stored};
 
 /// One state of everything.
@@ -67,29 +67,29 @@ impl World {
             asks: None,
             has_polled: false,
         };
-        let contenders = vec![contender; model.seats.len()];
+        let contenders = vec![contender; model.members.len()];
         World { owner: Owner::Nobody, next: None, contenders, late: None }
     }
 
     pub(super) fn process(&self, index: usize) -> Process {
-        Process { seat: index as u8, life: self.contenders[index].life }
+        Process { member: index as u8, life: self.contenders[index].life }
     }
 
     pub(super) fn lives(&self, process: Process) -> bool {
-        let contender = &self.contenders[usize::from(process.seat)];
+        let contender = &self.contenders[usize::from(process.member)];
         contender.is_alive && contender.life == process.life
     }
 
-    pub(super) fn row(&self, seats: &[Seat]) -> Row {
-        let seat = |process: Process| &seats[usize::from(process.seat)];
+    pub(super) fn row(&self, members: &[Member]) -> Row {
+        let member = |process: Process| &members[usize::from(process.member)];
         let held = |process: Process, at| {
-            let writer = process.writer(seat(process));
+            let writer = process.writer(member(process));
             // Where it has run out, all that wait do so since before the last heartbeat.
             let heartbeat = if at == NOW { NOW } else { RAN_OUT };
             Row { heartbeat, token: at, writer, lease: Some(LEASE) }
         };
         let promised = |process: Process, at| {
-            let id = process.waiter(seat(process)).to_string();
+            let id = process.waiter(member(process)).to_string();
             released(&Succession::Successor { id, grace: LEASE / 5 }, at)
         };
         match self.owner {
@@ -102,9 +102,9 @@ impl World {
     }
 
     /// Carries an act out, as the protocol says; returns true if it was applied.
-    pub(super) fn carry_out(&mut self, seats: &[Seat], act: Act) -> bool {
-        let next = self.next.map(|stand| stand.place(seats).to_string());
-        let row = StoredRow { next, ..stored(LOCK, &self.row(seats)) };
+    pub(super) fn carry_out(&mut self, members: &[Member], act: Act) -> bool {
+        let next = self.next.map(|stand| stand.place(members).to_string());
+        let row = StoredRow { next, ..stored(LOCK, &self.row(members)) };
         let mut table = Table::new([row]);
         let answer = table.carry_out(NOW, &Request { act, holder: contender::holder() });
         let row = table.get(LOCK).expect("no act deletes the row");
@@ -148,8 +148,8 @@ impl World {
 
     /// Numbers waits and lives anew: of the waits of a rank only the order matters, and of the lives of
     /// a contender only which is which.
-    pub(super) fn number(&mut self, seats: &[Seat]) {
-        let rank = |process: Process| seats[usize::from(process.seat)].rank();
+    pub(super) fn number(&mut self, members: &[Member]) {
+        let rank = |process: Process| members[usize::from(process.member)].rank();
         let mut waits: Vec<(u32, u8)> = Vec::new();
         self.each_wait(|process, since| waits.push((rank(process), *since)));
         waits.sort_unstable();
@@ -165,7 +165,7 @@ impl World {
             }
         });
         self.each_process(|process| {
-            let of_seat = lives.iter().filter(|it| it.seat == process.seat);
+            let of_seat = lives.iter().filter(|it| it.member == process.member);
             process.life = of_seat.take_while(|it| **it != *process).count() as u8;
         });
     }
@@ -181,7 +181,7 @@ impl World {
     pub(super) fn new_life(&mut self, index: usize) -> u8 {
         let mut newest = 0;
         self.each_process(|process| {
-            if usize::from(process.seat) == index {
+            if usize::from(process.member) == index {
                 newest = newest.max(process.life + 1);
             }
         });
@@ -191,7 +191,7 @@ impl World {
     fn each_wait(&mut self, mut of: impl FnMut(Process, &mut u8)) {
         for (index, contender) in self.contenders.iter_mut().enumerate() {
             if let Some(since) = &mut contender.seen.since {
-                of(Process { seat: index as u8, life: contender.life }, since);
+                of(Process { member: index as u8, life: contender.life }, since);
             }
         }
         self.each_stand(|stand| of(stand.process, &mut stand.since));
@@ -200,7 +200,7 @@ impl World {
     /// The process of a contender that lives comes first.
     fn each_process(&mut self, mut of: impl FnMut(&mut Process)) {
         for (index, contender) in self.contenders.iter_mut().enumerate() {
-            let mut process = Process { seat: index as u8, life: contender.life };
+            let mut process = Process { member: index as u8, life: contender.life };
             if contender.is_alive {
                 of(&mut process);
             } else {
@@ -230,10 +230,10 @@ impl World {
 }
 
 impl Stand {
-    pub(super) fn place(self, seats: &[Seat]) -> Place {
-        let seat = &seats[usize::from(self.process.seat)];
-        let rank = seat.rank();
-        Place { rank, since: stamp(self.since), waiter: self.process.waiter(seat) }
+    pub(super) fn place(self, members: &[Member]) -> Place {
+        let member = &members[usize::from(self.process.member)];
+        let rank = member.rank();
+        Place { rank, since: stamp(self.since), waiter: self.process.waiter(member) }
     }
 
     /// Returns what a place says; `newest` is the number of a wait that begins now.

@@ -2,7 +2,7 @@
 
 use spindle_emulator::engine::Mutation;
 use spindle_protocol::line::Place;
-use spindle_protocol::{Change, Row, Succession, TermId};
+use spindle_protocol::{Change, Row, Succession, TermId, Writer};
 
 use super::{fenced, later_terms, other_rows};
 use crate::checks::Invariant;
@@ -37,6 +37,7 @@ pub(crate) enum Purpose {
     Insert,
     Takeover {
         seen: Row,
+        writer: Writer,
         passes: Option<Place>,
     },
     Heartbeat(TermId),
@@ -61,13 +62,17 @@ impl Purpose {
     pub(crate) fn of(change: &Change) -> Purpose {
         match change.clone() {
             Change::Insert { .. } => Purpose::Insert,
-            Change::Takeover { seen, passes, .. } => Purpose::Takeover { seen, passes },
+            Change::Takeover { seen, writer, passes, .. } => {
+                Purpose::Takeover { seen, writer, passes }
+            }
             Change::Mark { place } => Purpose::Mark(place),
             Change::Heartbeat { term, .. } => Purpose::Heartbeat(term),
             Change::Release { term, next, .. } => Purpose::Release { term, next },
             Change::Evict { .. } => Purpose::Evict,
             Change::BeginRead { seen: None, .. } => Purpose::Insert,
-            Change::BeginRead { seen: Some(seen), .. } => Purpose::Takeover { seen, passes: None },
+            Change::BeginRead { seen: Some(seen), writer, .. } => {
+                Purpose::Takeover { seen, writer, passes: None }
+            }
             Change::EndRead { term } => Purpose::Release { term, next: Succession::Anyone },
             Change::BeginWrite { first, .. } => Purpose::Heartbeat(first),
             _ => Purpose::Other,

@@ -1,8 +1,9 @@
 //! A reservation by a release is kept.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use spindle_protocol::line::Place;
+use spindle_protocol::line::{Place, waiter_of};
 use spindle_protocol::{Succession, Timestamp};
 
 use super::{Effect, Purpose};
@@ -12,7 +13,7 @@ use crate::coverage::CoverageGoal;
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
     locks: BTreeMap<String, Reserved>,
-    /// Who stands first in line, told by the commits that wrote it.
+    /// The first in line of each lock, told by the commits that wrote it.
     line: BTreeMap<String, Place>,
 }
 
@@ -25,7 +26,8 @@ struct Reserved {
 #[derive(Clone, Debug)]
 enum Whom {
     Only(String),
-    InLine(String),
+    /// One process of an id.
+    InLine(Arc<str>),
     Nobody,
 }
 
@@ -43,26 +45,33 @@ impl Reservations {
                 self.line.insert(lock.clone(), place.clone());
                 return Ok(Some(CoverageGoal::TookPlace));
             }
-            Purpose::Insert | Purpose::Takeover { .. } => {
-                let passes = match purpose {
-                    Purpose::Takeover { passes, .. } => passes.as_ref(),
-                    _ => None,
-                };
-                self.line
-                    .retain(|of, place| of != lock || !(place.id() == id || passes == Some(place)));
+            Purpose::Insert => {
+                // No place stands where there is no row.
+                self.line.remove(lock);
                 let Some(reserved) = self.locks.remove(lock) else { return Ok(None) };
-                return reserved.taken(id, at);
+                return reserved.taken(id, None, at);
+            }
+            Purpose::Takeover { writer, passes, .. } => {
+                let waiter = waiter_of(writer);
+                let is_over = |place: &Place| {
+                    waiter.as_ref() == Some(&place.waiter) || passes.as_ref() == Some(place)
+                };
+                self.line.retain(|of, place| of != lock || !is_over(place));
+                let Some(reserved) = self.locks.remove(lock) else { return Ok(None) };
+                return reserved.taken(id, waiter.as_deref(), at);
             }
             // An edit of a row undoes what it says.
             Purpose::ManualEdits => {
                 self.line.remove(lock);
                 None
             }
-            Purpose::Release { next, .. } => match next {
+            Purpose::Release { term, next } => match next {
                 Succession::Anyone => None,
                 Succession::InLine { grace } => {
-                    let place = self.line.remove(lock).filter(|place| place.id() != id);
-                    let whom = place.map(|place| Whom::InLine(place.id().to_string()));
+                    let own = waiter_of(&term.writer);
+                    let place = self.line.remove(lock);
+                    let place = place.filter(|place| own.as_ref() != Some(&place.waiter));
+                    let whom = place.map(|place| Whom::InLine(place.waiter));
                     whom.map(|whom| Reserved { until: at + *grace, whom })
                 }
                 Succession::Successor { id, grace } => {
@@ -89,9 +98,15 @@ impl Reservations {
 }
 
 impl Reserved {
-    fn taken(&self, id: &str, at: Timestamp) -> Result<Option<CoverageGoal>, String> {
+    fn taken(
+        &self,
+        id: &str,
+        waiter: Option<&str>,
+        at: Timestamp,
+    ) -> Result<Option<CoverageGoal>, String> {
         let may = match &self.whom {
-            Whom::Only(successor) | Whom::InLine(successor) => successor == id,
+            Whom::Only(successor) => successor == id,
+            Whom::InLine(process) => waiter == Some(&**process),
             Whom::Nobody => false,
         };
         if !may && at < self.until {
