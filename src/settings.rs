@@ -57,6 +57,8 @@ pub struct LockBuilder {
     start_limit: Option<Duration>,
     rank: Option<u32>,
     preempts: bool,
+    /// The nonce under which its pool stands in line for it.
+    pool: Option<u64>,
     clock: Clock,
 }
 
@@ -94,6 +96,7 @@ impl LockBuilder {
             start_limit: None,
             rank: None,
             preempts: false,
+            pool: None,
             clock: Clock::system(),
         }
     }
@@ -109,6 +112,11 @@ impl LockBuilder {
     /// Writes no text of its user's into the row.
     pub(crate) fn without_info(self) -> LockBuilder {
         LockBuilder { info: None, ..self }
+    }
+
+    /// Has the pool of this nonce stand in line for it.
+    pub(crate) fn in_pool(self, nonce: u64) -> LockBuilder {
+        LockBuilder { pool: Some(nonce), ..self }
     }
 
     /// Says if the library itself asks again for what another instance failed at.
@@ -367,6 +375,9 @@ impl LockBuilder {
     }
 
     fn standing(&self) -> Result<Standing, String> {
+        if let Some(pool) = self.pool {
+            return Ok(Standing::Pooled { pool });
+        }
         match (self.rank, self.preempts) {
             (Some(rank), preempts) => Ok(Standing::Ranked { rank, preempts }),
             (None, false) => Ok(Standing::Plain),

@@ -1,18 +1,16 @@
-//! The permits that this process knows to be free, shared by all in it that want one.
+//! The permits that this process knows to be free, and its place in line: shared by all in it that
+//! want one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use spindle_protocol::permits::{PermitMark, PermitWait, TakenPermit};
+use spindle_protocol::{Moment, Row, Timestamp};
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::system::random;
-
-/// For so many polls a process hands a permit from caller to caller before it leaves it to others: at
-/// first, and at most, if nobody takes it.
-const TENURE_FIRST: u32 = 5;
-const TENURE_LONGEST: u32 = 60;
 
 /// One process's knowledge of a semaphore's permits. A cheap clone is the same pool.
 #[derive(Clone, Debug)]
@@ -20,27 +18,43 @@ pub(super) struct Pool(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    poll: Duration,
+    /// Under which the pool stands in line: its own, and that of no instance.
+    nonce: u64,
     known: Mutex<Known>,
     freed: Notify,
 }
 
 #[derive(Debug)]
 struct Known {
-    /// Seen free, and wanted by nobody here so far.
+    /// Seen free, or promised to this process, and wanted by nobody here so far: the best one last.
     free: Vec<usize>,
+    /// Given back here, and seen with no other process since.
+    lately: BTreeSet<usize>,
     /// Tried or held by somebody here.
     ours: BTreeSet<usize>,
     /// The callers here that wait, in the order of their calls.
     waiting: BTreeMap<u64, Arc<Notify>>,
     /// How many have called so far.
     calls: u64,
-    /// Since when permits have gone from caller to caller here.
-    kept_since: BTreeMap<usize, Instant>,
-    /// The permits that are left to other processes, and until when.
-    resting: BTreeMap<usize, Instant>,
-    /// For how many polls a permit is kept.
-    tenure: u32,
+    /// How many of them wait, or try a permit.
+    callers: usize,
+    line: PermitWait,
+    /// When to poll again.
+    poll_at: Instant,
+    /// How many permits were given back here so far.
+    given_back: u64,
+}
+
+/// The permits as a poll shows them.
+#[derive(Debug)]
+pub(super) struct Sight {
+    pub(super) read_at: Timestamp,
+    /// For anybody.
+    pub(super) free: Vec<usize>,
+    /// For this process alone, for the time being.
+    pub(super) promised: Vec<usize>,
+    /// Held, or promised to another process.
+    pub(super) taken: Vec<TakenPermit>,
 }
 
 /// One caller of this process that waits. Dropping it leaves the queue.
@@ -55,86 +69,144 @@ pub(super) struct Waiter {
 pub(super) struct PermitSlot {
     pub(super) number: usize,
     pool: Pool,
-    /// True if the permit is free for the next caller here.
-    is_free: bool,
 }
 
-impl Shared {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+impl Known {
+    /// Takes note of what a poll shows.
+    ///
+    /// What is promised to this process goes first. Then comes what it had lately, so that processes that
+    /// have enough don't race. Others choose, too: the rest goes by chance.
+    fn sees(&mut self, sight: &Sight) {
+        for permit in &sight.taken {
+            self.lately.remove(&permit.number);
+        }
+        let is_wanted = |number: &&usize| !self.ours.contains(number);
+        self.free = sight.free.iter().filter(is_wanted).copied().collect();
+        self.free
+            .sort_by_cached_key(|number| (self.lately.contains(number), random::draw::<u32>()));
+        self.free.extend(sight.promised.iter().filter(is_wanted));
     }
 }
 
 impl Pool {
-    pub(super) fn new(poll: Duration) -> Pool {
+    /// Returns the pool of this process, which polls so often.
+    pub(super) fn new(id: &str, poll: Duration) -> Pool {
+        let nonce = random::draw();
         let known = Known {
             free: Vec::new(),
+            lately: BTreeSet::new(),
             ours: BTreeSet::new(),
             waiting: BTreeMap::new(),
             calls: 0,
-            kept_since: BTreeMap::new(),
-            resting: BTreeMap::new(),
-            tenure: TENURE_FIRST,
+            callers: 0,
+            line: PermitWait::new(id, nonce, poll),
+            poll_at: Instant::now(),
+            given_back: 0,
         };
-        Pool(Arc::new(Shared { poll, known: Mutex::new(known), freed: Notify::new() }))
+        Pool(Arc::new(Shared { nonce, known: Mutex::new(known), freed: Notify::new() }))
     }
 
-    /// Takes note of a poll: these are free. Returns how long it is until the first of those that are
-    /// left to others may be taken here, if there are any.
-    pub(super) fn seen(&self, free: Vec<usize>) -> Option<Duration> {
-        let mut known = self.0.known();
-        let now = Instant::now();
-        let Known { free: known_free, ours, resting, tenure, .. } = &mut *known;
-        resting.retain(|number, until| {
-            let is_free = free.contains(number);
-            if is_free && now < *until {
-                return true;
-            }
-            *tenure = if is_free { (*tenure * 2).min(TENURE_LONGEST) } else { TENURE_FIRST };
-            false
-        });
-        *known_free = free;
-        known_free.retain(|number| !ours.contains(number) && !resting.contains_key(number));
-        resting.values().min().map(|until| until.saturating_duration_since(now))
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn nonce(&self) -> u64 {
+        self.0.nonce
+    }
+
+    /// Returns true if a release has promised the permit of this row to this process.
+    pub(super) fn is_promised(&self, row: &Row) -> bool {
+        self.known().line.is_promised(row)
+    }
+
+    /// Takes note of a poll by a caller that only tries.
+    pub(super) fn seen(&self, sight: &Sight) {
+        self.known().sees(sight);
+    }
+
+    /// Takes note of a poll for those that wait. Returns the place in line to take, if it is time for one.
+    pub(super) fn polled(&self, now: Moment, mut sight: Sight) -> Option<PermitMark> {
+        let mut known = self.known();
+        known.sees(&sight);
+        let Known { ours, line, free, .. } = &mut *known;
+        sight.taken.retain(|permit| !ours.contains(&permit.number));
+        line.polled(now, sight.read_at, !free.is_empty(), &sight.taken)
+    }
+
+    /// Takes note that another process was faster to take this permit. Returns the place to take, if no
+    /// other permit is known to be free.
+    pub(super) fn lost_race(&self, now: Moment, number: usize) -> Option<PermitMark> {
+        let mut known = self.known();
+        if known.free.is_empty() { known.line.lost_race(now, number) } else { None }
+    }
+
+    /// Takes note that something failed: a place in line would add to it.
+    pub(super) fn failed(&self, now: Moment) {
+        self.known().line.failed(now);
+    }
+
+    /// Takes note that a caller has a permit. For those that are left a new wait begins.
+    pub(super) fn is_served(&self) {
+        self.known().line.ends();
     }
 
     /// Forgets what is known to be free: it is old.
     pub(super) fn forget(&self) {
-        self.0.known().free.clear();
+        self.known().free.clear();
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.known().free.is_empty()
+        self.known().free.is_empty()
     }
 
-    /// Returns one of those seen free, at random: others choose, too.
+    /// Returns the best of those seen free.
     pub(super) fn pick(&self) -> Option<PermitSlot> {
-        let mut known = self.0.known();
-        if known.free.is_empty() {
-            return None;
-        }
-        let at = random::index_below(known.free.len());
-        let number = known.free.swap_remove(at);
+        let mut known = self.known();
+        let number = known.free.pop()?;
         known.ours.insert(number);
-        known.kept_since.entry(number).or_insert_with(Instant::now);
-        Some(PermitSlot { number, pool: self.clone(), is_free: false })
+        Some(PermitSlot { number, pool: self.clone() })
     }
 
     /// Returns true if somebody here waits for a permit.
     pub(super) fn is_awaited(&self) -> bool {
-        !self.0.known().waiting.is_empty()
+        !self.known().waiting.is_empty()
     }
 
     /// Enters the queue of this process, as its last.
     pub(super) fn enqueue(&self) -> Waiter {
-        let mut known = self.0.known();
+        let mut known = self.known();
         known.calls += 1;
+        known.callers += 1;
         Waiter { call: known.calls, pool: self.clone() }
     }
 
-    /// Waits until somebody here has given a permit back. Cancellation safe.
-    pub(super) async fn freed(&self) {
-        self.0.freed.notified().await;
+    /// Waits until it is time to poll: a permit that is given back here moves that time.
+    /// Returns what [`poll_ends`](Pool::poll_ends) is to be told. Cancellation safe.
+    pub(super) async fn poll_begins(&self) -> u64 {
+        loop {
+            let poll_at = {
+                let mut known = self.known();
+                let now = Instant::now();
+                if known.poll_at <= now {
+                    // If this poll is given up, the next one is due.
+                    known.poll_at = now;
+                    return known.given_back;
+                }
+                known.poll_at
+            };
+            tokio::select! {
+                () = self.0.freed.notified() => {}
+                () = sleep_until(poll_at) => {}
+            }
+        }
+    }
+
+    /// Has the next poll come after this pause, unless a permit was given back since this one began.
+    pub(super) fn poll_ends(&self, begun: u64, pause: Duration) {
+        let mut known = self.known();
+        if known.given_back == begun {
+            known.poll_at = Instant::now() + pause;
+        }
     }
 }
 
@@ -144,7 +216,7 @@ impl Waiter {
     pub(super) async fn turn_comes(&self) {
         loop {
             let called = {
-                let mut known = self.pool.0.known();
+                let mut known = self.pool.known();
                 let called = Arc::clone(known.waiting.entry(self.call).or_default());
                 if known.waiting.keys().next() == Some(&self.call) {
                     return;
@@ -158,7 +230,7 @@ impl Waiter {
     /// Lets the next one go first, while this caller tries the permit that it has picked. If another
     /// process was faster, it waits again, before all that called later.
     pub(super) fn steps_out(&self) {
-        let mut known = self.pool.0.known();
+        let mut known = self.pool.known();
         known.waiting.remove(&self.call);
         if let Some(next) = known.waiting.values().next() {
             next.notify_one();
@@ -169,43 +241,36 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         self.steps_out();
+        let mut known = self.pool.known();
+        known.callers -= 1;
+        if known.callers == 0 {
+            known.line.ends();
+        }
     }
 }
 
 impl PermitSlot {
-    /// Gives the permit to the next caller here, without a poll. One that has been kept here for long
-    /// is left to other processes first.
-    pub(super) fn give_back(mut self) {
-        let pool = self.pool.clone();
-        self.is_free = true;
+    /// Has those that wait here poll at once: the permit is free, or promised to whoever is next. Where
+    /// nobody waits, it is known to be free, as if a poll had shown it.
+    pub(super) fn give_back(self) {
+        let (pool, number) = (self.pool.clone(), self.number);
         drop(self);
+        let mut known = pool.known();
+        known.lately.insert(number);
+        if known.waiting.is_empty() {
+            known.free.push(number);
+        }
+        known.given_back += 1;
+        known.poll_at = Instant::now();
         pool.0.freed.notify_one();
     }
 }
 
 impl Drop for PermitSlot {
     fn drop(&mut self) {
-        let mut known = self.pool.0.known();
+        let mut known = self.pool.known();
         known.ours.remove(&self.number);
-        let now = Instant::now();
-        let is_awaited = !known.waiting.is_empty();
-        let kept = known.kept_since.get(&self.number).map(|since| now.duration_since(*since));
-        let is_due = kept.is_some_and(|kept| kept >= self.pool.0.poll * known.tenure);
-        // All at the same moment: a poll in between would make it free a second time.
-        match (self.is_free, is_awaited, is_due) {
-            // A poll has to show what became of it.
-            (false, ..) => drop(known.kept_since.remove(&self.number)),
-            (true, true, false) => known.free.push(self.number),
-            (true, false, _) => {
-                known.kept_since.remove(&self.number);
-                known.free.push(self.number);
-            }
-            // It is the turn of other processes.
-            (true, true, true) => {
-                known.kept_since.remove(&self.number);
-                known.resting.insert(self.number, now + self.pool.0.poll * 5 / 4);
-            }
-        }
+        known.lately.remove(&self.number);
     }
 }
 
@@ -213,19 +278,61 @@ impl Drop for PermitSlot {
 mod tests {
     use super::*;
 
-    #[test]
-    fn each_permit_is_given_to_one_caller_at_a_time() {
-        let pool = Pool::new(Duration::from_secs(1));
-        pool.seen(vec![0, 1, 2]);
+    fn sight(free: &[usize], promised: &[usize]) -> Sight {
+        let (free, promised) = (free.to_vec(), promised.to_vec());
+        Sight { read_at: Timestamp(1), free, promised, taken: Vec::new() }
+    }
+
+    #[tokio::test]
+    async fn each_permit_is_given_to_one_caller_at_a_time() {
+        let pool = Pool::new("a", Duration::from_secs(1));
+        pool.seen(&sight(&[0, 1], &[2]));
         let slots: Vec<PermitSlot> = std::iter::from_fn(|| pool.pick()).collect();
         let numbers: BTreeSet<usize> = slots.iter().map(|slot| slot.number).collect();
         assert_eq!(numbers, BTreeSet::from([0, 1, 2]));
-        pool.seen(vec![0, 1, 2]);
+        assert_eq!(slots[0].number, 2, "what is promised goes first");
+        pool.seen(&sight(&[0, 1, 2], &[]));
         assert!(pool.pick().is_none(), "they are ours, whatever a poll shows");
         drop(slots);
         assert!(pool.pick().is_none(), "a poll has to show that they are free");
-        pool.seen(vec![1]);
+        pool.seen(&sight(&[1], &[]));
         pool.pick().unwrap().give_back();
-        assert_eq!(pool.pick().unwrap().number, 1);
+        assert_eq!(pool.pick().map(|slot| slot.number), Some(1), "nobody else waits");
+    }
+
+    #[tokio::test]
+    async fn a_process_goes_on_with_the_permits_that_it_had_lately() {
+        let (pool, all) = (Pool::new("a", Duration::from_secs(1)), Vec::from_iter(0..30));
+        pool.seen(&sight(&[3, 4], &[]));
+        let slots = [pool.pick().unwrap(), pool.pick().unwrap()];
+        slots.into_iter().for_each(PermitSlot::give_back);
+        pool.seen(&sight(&all, &[]));
+        let next = [pool.pick().unwrap().number, pool.pick().unwrap().number];
+        assert_eq!(BTreeSet::from(next), BTreeSet::from([3, 4]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_permit_that_is_given_back_while_a_poll_is_under_way_has_another_one_follow() {
+        let (pool, second) = (Pool::new("a", Duration::from_secs(1)), Duration::from_secs(1));
+        let due = async |pool: &Pool| {
+            let start = Instant::now();
+            let begun = pool.poll_begins().await;
+            (begun, start.elapsed())
+        };
+        pool.seen(&sight(&[0], &[]));
+        let slot = pool.pick().unwrap();
+        let (begun, _) = due(&pool).await;
+        pool.poll_ends(begun, second);
+        let (begun, took) = due(&pool).await;
+        assert_eq!(took, second, "nothing was given back");
+        slot.give_back();
+        pool.poll_ends(begun, second);
+        // This one is given up, and so is the knowledge that it would have brought.
+        let (_, took) = due(&pool).await;
+        assert_eq!(took, Duration::ZERO);
+        let (begun, took) = due(&pool).await;
+        assert_eq!(took, Duration::ZERO);
+        pool.poll_ends(begun, second);
+        assert_eq!(due(&pool).await.1, second);
     }
 }

@@ -1,23 +1,26 @@
 //! So many at a time: permits, each of which is a lock.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use spindle_protocol::line::Place;
+use spindle_protocol::permits::{PermitMark, TakenPermit};
+use spindle_protocol::{Answer, Change};
+use tokio::time::Instant;
 
 use super::failures::Failures;
 use super::permit::Permit;
-use super::pool::{PermitSlot, Pool};
-use crate::batch::{Columns, Repeats, Snapshot};
+use super::pool::{PermitSlot, Pool, Sight};
+use crate::batch::{Columns, OpKind, Repeats, Snapshot};
 use crate::error::{Error, Result};
 use crate::lock::within;
 use crate::names::{check_part, number, permits_prefix, subject};
-use crate::settings::LockBuilder;
+use crate::settings::{LockBuilder, Settings};
 use crate::store::Table;
 use crate::store::membership::{poll, poll_in_turn, taken_until};
-use crate::system::{random, runtime};
+use crate::system::{Clock, random, runtime};
 use crate::term::say;
 
 /// Each poll reads all of their rows.
@@ -39,15 +42,19 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 /// At most `permits` are held at the same time, as far as locks exclude each other. If processes
 /// disagree about the number, the bound is the greatest that one of them names.
 ///
-/// The callers of one handle and its clones have their turns in the order of their calls.
+/// The callers of one handle and its clones have their turns in the order of their calls. They share their
+/// polls, so that many who wait poll no more than one.
+///
+/// Processes have their turns, too. One whose callers found no permit at two polls stands [in
+/// line](crate::Spindle::acquire) before the one that changed hands last, and before another one that
+/// changes hands after it. A permit that is given back is left to the process that stands there, for two
+/// polls. So no process waits for ever, though others acquire again at once, or keep their permits.
 ///
 /// # Not promised
 ///
-/// **Processes have no order.** While callers of the process wait, a permit that is given back goes to the
-/// next of them. After five polls the process leaves it to others for a poll and a quarter. If
-/// nobody takes it, the process keeps it for ten polls the next time, and so on, up to 60. Whoever polls first then has
-/// it. So each process that waits has a chance after 60 polls and one use of the permit, at most.
-/// Callers in one process share their polls, so that many who wait poll no more than one.
+/// **Processes have no exact order.** One that stands before several permits may be left a second one
+/// when it has the first; others wait two polls for it then. So they do, once, for a process that has
+/// begun to wait and is gone. Callers that only try, or wait for less than two polls, stand in no line.
 ///
 /// ```
 /// use spindle::{Database, LockTable};
@@ -83,8 +90,9 @@ struct Inner {
     poll: Duration,
     lock: LockBuilder,
     pool: Pool,
-    /// When to poll again. The first of those that wait in this process polls for all.
-    poll_at: tokio::sync::Mutex<Instant>,
+    clock: Clock,
+    /// The first of those that wait in this process polls for all.
+    polling: tokio::sync::Mutex<()>,
     /// Polls in a row that brought nobody here a permit.
     fruitless: AtomicU32,
     /// Of the polls by those that wait.
@@ -93,6 +101,8 @@ struct Inner {
     failed_take: Mutex<Option<(Instant, Error)>>,
     /// Of its polls.
     repeats: Repeats,
+    /// True if the last place in line could not be taken.
+    mark_failed: AtomicBool,
 }
 
 impl Semaphore {
@@ -102,23 +112,27 @@ impl Semaphore {
             let rule = format!("{permits} permits; expected 1 to {PERMITS_MAX}");
             return Err(Error::config(format!("semaphore `{name}`: {rule}")));
         }
-        lock.fix_id();
+        let id = lock.fix_id();
         let prefix = permits_prefix(&name);
-        let settings = lock.for_row(format!("{prefix}{permits}")).settings()?;
+        let Settings { timing, clock, .. } =
+            lock.for_row(format!("{prefix}{permits}")).settings()?;
+        let (lease, poll) = (timing.lease, timing.poll_interval);
         Ok(Semaphore(Arc::new(Inner {
             table: Arc::clone(&lock.table),
             name,
             prefix,
             permits,
-            lease: settings.timing.lease,
-            poll: settings.timing.poll_interval,
+            lease,
+            poll,
             lock,
-            pool: Pool::new(settings.timing.poll_interval),
-            poll_at: tokio::sync::Mutex::new(Instant::now()),
+            pool: Pool::new(&id, poll),
+            polling: tokio::sync::Mutex::default(),
             fruitless: AtomicU32::new(0),
-            polls: Failures::new(&settings.clock),
+            polls: Failures::new(&clock),
             failed_take: Mutex::default(),
             repeats: Repeats::default(),
+            mark_failed: AtomicBool::new(false),
+            clock,
         })))
     }
 
@@ -144,6 +158,7 @@ impl Semaphore {
                 continue;
             };
             waiter.steps_out();
+            let number = slot.number;
             match self.take(slot).await {
                 Ok(Some(permit)) => return Ok(permit),
                 Ok(None) => {
@@ -152,10 +167,12 @@ impl Semaphore {
                         // The knowledge is old.
                         self.0.pool.forget();
                     }
+                    self.mark(self.0.pool.lost_race(self.0.clock.now(), number));
                 }
                 Err(error) if error.is_config() || error.is_schema() => return Err(error),
                 Err(error) => {
                     *self.failed_take() = Some((Instant::now(), error));
+                    self.0.pool.failed(self.0.clock.now());
                     // The others would fail as well. They wait for the next poll.
                     self.0.pool.forget();
                 }
@@ -194,11 +211,11 @@ impl Semaphore {
     ///
     /// As `acquire`.
     pub async fn try_acquire(&self) -> Result<Option<Permit>> {
-        let (free, _) = self.poll().await?;
+        let (sight, _) = self.poll().await?;
         if self.0.pool.is_awaited() {
             return Ok(None);
         }
-        self.0.pool.seen(free);
+        self.0.pool.seen(&sight);
         // If several are taken by then, the knowledge is old.
         for _ in 0..TRIES_MAX {
             let Some(slot) = self.0.pool.pick() else { return Ok(None) };
@@ -220,7 +237,8 @@ impl Semaphore {
     ///
     /// Dropping the future changes nothing.
     pub async fn available(&self) -> Result<usize> {
-        Ok(self.poll().await?.0.len())
+        let (sight, _) = self.poll().await?;
+        Ok(sight.free.len() + sight.promised.len())
     }
 
     /// Returns the number of all permits.
@@ -236,37 +254,38 @@ impl Semaphore {
     /// Tries the permit; nothing if it is taken.
     async fn take(&self, slot: PermitSlot) -> Result<Option<Permit>> {
         let key = format!("{}{}", self.0.prefix, slot.number);
-        let lock = self.0.lock.for_row(key);
+        let lock = self.0.lock.for_row(key).in_pool(self.0.pool.nonce());
         let lock = lock.repeats(self.is_in_trouble()).build()?;
         let Some(guard) = lock.try_acquire().await? else { return Ok(None) };
+        self.0.pool.is_served();
         self.0.fruitless.store(0, Ordering::Relaxed);
         *self.failed_take() = None;
         Ok(Some(Permit::new(guard, slot)))
     }
 
-    /// Polls when it is time, unless a permit is given back here before. The first of those that wait
-    /// does so for all.
+    /// Polls when it is time, or once a permit is given back here. The first of those that wait does so
+    /// for all.
     async fn poll_when_due(&self) -> Result<()> {
-        let mut poll_at = self.0.poll_at.lock().await;
-        tokio::select! {
-            biased;
-            () = self.0.pool.freed() => return Ok(()),
-            () = sleep_until(*poll_at) => {}
+        let _polling = self.0.polling.lock().await;
+        if !self.0.pool.is_empty() {
+            // Another one has polled meanwhile.
+            return Ok(());
         }
+        let begun = self.0.pool.poll_begins().await;
         let prefixes = [&*self.0.prefix];
         let polled =
             poll_in_turn(&self.0.table, &self.0.repeats, &[], &prefixes, Columns::ButInfo).await;
-        let polled = polled.map(|found| self.free_in(&found));
+        let (now, polled) = (self.0.clock.now(), polled.map(|found| self.sight(&found)));
         let pause = match polled {
-            Ok((free, next)) => {
+            Ok((sight, next)) => {
                 let (lock, failures) = (self.key(), self.0.polls.end());
                 if failures > 0 {
                     say(|| tracing::info!(lock, failures, "the permits can be read again"));
                 }
-                let resting = self.0.pool.seen(free).unwrap_or(Duration::MAX);
+                self.mark(self.0.pool.polled(now, sight));
                 if self.0.pool.is_empty() {
                     self.0.fruitless.store(0, Ordering::Relaxed);
-                    next.min(resting).min(self.0.poll)
+                    next.min(self.0.poll)
                 } else {
                     self.longer_pause(PAUSE_FIRST)
                 }
@@ -276,31 +295,60 @@ impl Semaphore {
                 let lock = self.key();
                 let tell = || tracing::warn!(lock, %error, "the permits can't be read");
                 self.0.polls.failed(&error, tell);
+                self.0.pool.failed(now);
                 self.longer_pause(self.0.poll)
             }
         };
-        *poll_at = Instant::now() + random::jittered(pause);
+        self.0.pool.poll_ends(begun, random::jittered(pause));
         Ok(())
     }
 
-    /// Returns the permits that are free, and how long it is until the next lease is over.
-    async fn poll(&self) -> Result<(Vec<usize>, Duration)> {
-        Ok(self.free_in(&poll(&self.0.table, &[], &[&self.0.prefix], Columns::ButInfo).await?))
+    /// Takes a place in line before a permit. Nobody waits for the answer, and nothing is repeated.
+    fn mark(&self, mark: Option<PermitMark>) {
+        let Some(PermitMark { number, place }) = mark else { return };
+        let (this, key) = (self.clone(), format!("{}{number}", self.0.prefix));
+        tokio::spawn(async move {
+            let Inner { table, pool, poll, clock, mark_failed, .. } = &*this.0;
+            let row = table.batchers.handle(&table.store, key.into(), random::draw());
+            if mark_failed.load(Ordering::Relaxed) {
+                row.repeats();
+            }
+            let mark = OpKind::Change(Change::Mark { place });
+            // No two of a pool are on their way.
+            let limit = (*poll).max(Duration::from_secs(1));
+            let outcome = row.send(mark, limit, limit).await;
+            let has_failed = matches!(outcome.answer, Answer::NotApplied | Answer::Unknown);
+            mark_failed.store(has_failed, Ordering::Relaxed);
+            if has_failed {
+                pool.failed(clock.now());
+            }
+        });
     }
 
-    fn free_in(&self, found: &Snapshot) -> (Vec<usize>, Duration) {
+    /// Returns what a poll shows, and how long it is until the next lease or promise is over.
+    async fn poll(&self) -> Result<(Sight, Duration)> {
+        Ok(self.sight(&poll(&self.0.table, &[], &[&self.0.prefix], Columns::ButInfo).await?))
+    }
+
+    fn sight(&self, found: &Snapshot) -> (Sight, Duration) {
         let mut is_free = vec![true; self.0.permits];
-        let mut next = Duration::MAX;
+        let (mut promised, mut taken, mut next) = (Vec::new(), Vec::new(), Duration::MAX);
         for full in &found.rows {
-            let place = full.key.strip_prefix(&self.0.prefix).and_then(number);
-            let Some(place) = place.and_then(|number| is_free.get_mut(number)) else { continue };
-            if let Some(until) = taken_until(&full.row(), self.0.lease, found.read_at) {
-                *place = false;
-                next = next.min(until.since(found.read_at));
+            let number = full.key.strip_prefix(&self.0.prefix).and_then(number);
+            let Some(number) = number.filter(|number| *number < self.0.permits) else { continue };
+            let row = full.row();
+            let Some(until) = taken_until(&row, self.0.lease, found.read_at) else { continue };
+            is_free[number] = false;
+            if self.0.pool.is_promised(&row) {
+                promised.push(number);
+                continue;
             }
+            taken.push(TakenPermit { number, token: row.token, next: Place::of(full) });
+            next = next.min(until.since(found.read_at));
         }
         let numbers = (0..self.0.permits).filter(|number| is_free[*number]);
-        (numbers.collect(), next.saturating_add(Duration::from_millis(1)))
+        let sight = Sight { read_at: found.read_at, free: numbers.collect(), promised, taken };
+        (sight, next.saturating_add(Duration::from_millis(1)))
     }
 
     /// Returns a pause that doubles with each poll that brought nothing: up to a poll, or to 10 s

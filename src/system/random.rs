@@ -17,11 +17,6 @@ where
     rand::random()
 }
 
-/// Draws an index below `count`.
-pub(crate) fn index_below(count: usize) -> usize {
-    draw::<u32>() as usize % count.max(1)
-}
-
 /// Returns a pause less up to a quarter: those who wait for the same drift apart.
 pub(crate) fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(1.0 - draw::<f64>() / 4.0)
@@ -52,18 +47,10 @@ mod seeded {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "__simulation", unix))]
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_index_is_one_of_them_and_each_is_drawn() {
-        let mut drawn = [false; 7];
-        (0..1_000).for_each(|_| drawn[index_below(7)] = true);
-        assert_eq!(drawn, [true; 7]);
-    }
-
-    #[cfg(all(feature = "__simulation", unix))]
     #[test]
     fn the_same_seed_draws_the_same_on_its_thread_alone() {
         let drawn = |seed| {

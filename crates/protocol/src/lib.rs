@@ -24,6 +24,7 @@ mod change;
 pub mod fleet;
 mod instance;
 pub mod line;
+pub mod permits;
 mod row;
 pub mod rw;
 mod time;

@@ -7,13 +7,20 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{
     Cell, Column, Named, Observation, Rejection, Row, StoredRow, Succession, Timestamp, Writer,
 };
 
 /// The polls at which a contender couldn't take the lock, before it asks for a place.
-const PATIENCE_POLLS: u8 = 2;
+pub(crate) const PATIENCE_POLLS: u8 = 2;
+
+/// From one place in line to the next at least, however often a contender polls.
+pub(crate) const MARK_INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// From a failure to the next place in line: whoever is in trouble adds no more to it (I8).
+pub(crate) const MARK_PAUSE: Duration = Duration::from_secs(10);
 
 /// The polls that show a lock vacant, after which a ranked contender leaves it to nobody.
 const VACANT_POLLS: u8 = 3;
@@ -79,6 +86,11 @@ pub fn waiter_of(writer: &Writer) -> Option<Arc<str>> {
     }
 }
 
+/// Returns true if a release has promised the lock to the process of this name.
+pub(crate) fn is_promised(row: &Row, waiter: &str) -> bool {
+    row.is_released() && row.writer.names() == Named::Successor(waiter)
+}
+
 /// Returns the id of a waiter, and any other text as it is.
 pub fn id_of(waiter: &str) -> &str {
     let is_instance =
@@ -114,6 +126,11 @@ pub enum Standing {
     },
     /// It takes no place.
     Aside,
+    /// As well, since its pool does: what is promised to the pool, known by this nonce, is its own.
+    Pooled {
+        /// The nonce.
+        pool: u64,
+    },
 }
 
 /// A contender's choice after a poll.
@@ -127,7 +144,8 @@ pub(crate) enum Step {
 
 impl Wait {
     pub(crate) fn new(id: &str, instance: u64, standing: Standing) -> Wait {
-        let waiter = waiter(id, instance);
+        let nonce = if let Standing::Pooled { pool } = standing { pool } else { instance };
+        let waiter = waiter(id, nonce);
         Wait { waiter, standing, since: None, misses: 0, vacant: None }
     }
 
@@ -138,7 +156,7 @@ impl Wait {
 
     /// Returns true if a release has promised the lock to this very process.
     pub(crate) fn is_promised(&self, row: &Row) -> bool {
-        row.is_released() && row.writer.names() == Named::Successor(&self.waiter)
+        is_promised(row, &self.waiter)
     }
 
     /// Returns what follows from a poll; `is_vacant` if the lock may be taken.
@@ -152,6 +170,9 @@ impl Wait {
         }
         match (&self.standing, &seen.row) {
             (Standing::Ranked { .. }, Some(row)) => self.vacant(row, next),
+            (Standing::Pooled { .. }, _) => {
+                Step::Take(next.filter(|next| next.waiter == self.waiter).cloned())
+            }
             // No place can stand where there is no row.
             _ => Step::Take(None),
         }
@@ -211,7 +232,7 @@ impl Wait {
     /// Returns the rank of the place that it takes; none if it takes none.
     fn rank(&self) -> Option<u32> {
         match self.standing {
-            Standing::Aside => None,
+            Standing::Aside | Standing::Pooled { .. } => None,
             Standing::Plain => Some(0),
             Standing::Ranked { rank, .. } => Some(rank),
         }

@@ -3,17 +3,11 @@
 use std::time::Duration;
 
 use super::{Attempt, BackOff, Holding, Instance, Phase, Releasing, Turn};
-use crate::line::{Place, Step};
+use crate::line::{MARK_INTERVAL_MIN, MARK_PAUSE, Place, Step};
 use crate::{
     Act, Announcement, Answer, Decision, EndReason, Moment, Nonce, Observation, Row, Succession,
     TermId, Timestamp, Wake, Writer,
 };
-
-/// From one place in line to the next at least, however often a contender polls.
-const MARK_INTERVAL_MIN: Duration = Duration::from_secs(1);
-
-/// From a failure to the next place in line: whoever is in trouble adds no more to it (I8).
-const MARK_PAUSE: Duration = Duration::from_secs(10);
 
 impl Instance {
     pub(super) fn answer(&mut self, now: Moment, answer: Answer, decision: &mut Decision) {

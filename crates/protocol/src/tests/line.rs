@@ -172,26 +172,7 @@ impl World {
             return;
         }
         let row = self.rows.entry(key.clone()).or_insert_with(|| StoredRow::new(key));
-        for (column, cell) in cells {
-            let time = match &cell {
-                Cell::CommitTimestamp => Some(at),
-                Cell::Epoch => Some(Timestamp::EPOCH),
-                Cell::Time(time) => Some(*time),
-                _ => None,
-            };
-            let text = if let Cell::Text(text) = &cell { Some(text.clone()) } else { None };
-            match column {
-                Column::Heartbeat => row.heartbeat = time,
-                Column::Token => row.token = time,
-                Column::Writer => row.writer = Writer::from(text.unwrap_or_default().as_str()),
-                Column::LeaseMs => {
-                    row.lease_ms = if let Cell::Milliseconds(ms) = cell { Some(ms) } else { None };
-                }
-                Column::Info => row.info = text,
-                Column::Displaced => row.displaced = time,
-                Column::Next => row.next = text,
-            }
-        }
+        write_cells(row, cells, at);
     }
 
     fn turns(&self) -> Vec<usize> {
@@ -204,6 +185,30 @@ impl World {
 
     fn holds(&self, index: usize) -> bool {
         !self.processes[index].is_dead && self.processes[index].instance.term().is_some()
+    }
+}
+
+/// Writes cells into a row, at this commit timestamp.
+pub(super) fn write_cells(row: &mut StoredRow, cells: Vec<(Column, Cell)>, at: Timestamp) {
+    for (column, cell) in cells {
+        let time = match &cell {
+            Cell::CommitTimestamp => Some(at),
+            Cell::Epoch => Some(Timestamp::EPOCH),
+            Cell::Time(time) => Some(*time),
+            _ => None,
+        };
+        let text = if let Cell::Text(text) = &cell { Some(text.clone()) } else { None };
+        match column {
+            Column::Heartbeat => row.heartbeat = time,
+            Column::Token => row.token = time,
+            Column::Writer => row.writer = Writer::from(text.unwrap_or_default().as_str()),
+            Column::LeaseMs => {
+                row.lease_ms = if let Cell::Milliseconds(ms) = cell { Some(ms) } else { None };
+            }
+            Column::Info => row.info = text,
+            Column::Displaced => row.displaced = time,
+            Column::Next => row.next = text,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod line;
 mod load;
+mod permits;
 mod takeover_rows;
 
 use std::time::Duration;
