@@ -14,14 +14,15 @@
 //! A rule of the line is left out in turn. Then somebody waits for ever, or the search is blind.
 
 mod contender;
-mod search;
 mod steps;
 mod world;
 
 use spindle_protocol::line::Standing;
 
-use self::search::Worlds;
-use crate::run::{Failure, Report, stopwatch};
+use self::steps::Step;
+use self::world::World;
+use crate::run::{Report, stopwatch};
+use crate::search::{Endless, Worlds};
 
 const STARVES: &str = "nobody waits for ever";
 const PROMISED_AGAIN: &str = "a place of the dead is promised the lock once";
@@ -134,29 +135,70 @@ impl LineModel {
     pub fn report(&self) -> Report {
         let began = stopwatch();
         let worlds = Worlds::explore(self);
-        let broken =
-            [(STARVES, worlds.starves()), (PROMISED_AGAIN, worlds.promises_the_dead_again())]
-                .into_iter();
-        let broken = broken.filter_map(|(property, steps)| Some((property, Some(steps?))));
-        let unseen = self.needed.iter().filter(|rule| {
-            let without = LineModel { lacking: Some(**rule), has_late: false, ..self.clone() };
+        let properties = vec![
+            (STARVES, self.starves(&worlds)),
+            (PROMISED_AGAIN, promises_the_dead_again(&worlds)),
+        ];
+        let rules = self.needed.iter().map(|rule| {
+            let without = LineModel { lacking: Some(*rule), has_late: false, ..self.clone() };
             let worlds = Worlds::explore(&without);
-            worlds.starves().or_else(|| worlds.promises_the_dead_again()).is_none()
+            let broken = self.starves(&worlds).or_else(|| promises_the_dead_again(&worlds));
+            (rule.left_out(), broken.is_some())
         });
-        let unseen: Vec<_> = unseen.map(|rule| (rule.left_out(), None)).collect();
-        let goals = (self.needed.len(), self.needed.len() - unseen.len());
-        let failures: Vec<Failure> =
-            broken.chain(unseen).map(|(property, steps)| Failure { property, steps }).collect();
-        Report {
-            name: self.name,
-            transitions: worlds.graph.edge_count(),
-            states: worlds.graph.node_count(),
-            depth: worlds.depths.iter().copied().max().unwrap_or_default(),
-            took: began.elapsed(),
-            complete: failures.iter().all(|failure| failure.steps.is_none()),
-            invariants: 2,
-            goals,
-            failures,
+        worlds.report(self.name, began, properties, rules.collect())
+    }
+
+    /// Returns the shortest way to where somebody waits for ever, and a round that is walked there.
+    fn starves(&self, worlds: &Worlds<'_, LineModel>) -> Option<Vec<String>> {
+        worlds.goes_on(|step: Step| match step {
+            Step::Begins(it) => self.served.is_some_and(|who| who != it),
+            // One that dies waits no more.
+            Step::Dies(it) => self.served != Some(it),
+            _ => true,
+        })
+    }
+}
+
+/// Returns the shortest way to where releases leave the lock to the dead for ever, though nobody else dies.
+fn promises_the_dead_again(worlds: &Worlds<'_, LineModel>) -> Option<Vec<String>> {
+    let happens = |step: Step| !matches!(step, Step::Dies(_) | Step::Returns(_));
+    worlds.repeats(happens, |step, to| matches!(step, Step::Releases(_)) && to.may_lapse())
+}
+
+impl Endless for LineModel {
+    type World = World;
+    type Step = Step;
+
+    fn first(&self) -> World {
+        World::new(self)
+    }
+
+    fn steps(&self, world: &World) -> Vec<(Step, World)> {
+        world.steps(self)
+    }
+
+    fn members(&self) -> usize {
+        self.members.len()
+    }
+
+    fn actor(step: Step) -> Option<usize> {
+        step.actor()
+    }
+
+    fn rests(&self, index: usize, world: &World) -> bool {
+        self.served != Some(index) && !world.contenders[index].is_alive
+    }
+
+    fn certain(&self) -> Vec<Step> {
+        vec![Step::MarksLate, Step::Lapses, Step::RunsOut]
+    }
+
+    fn is_possible(&self, step: Step, world: &World) -> bool {
+        match step {
+            Step::MarksLate => world.late.is_some(),
+            Step::Lapses => world.may_lapse(),
+            Step::RunsOut => world.may_run_out(),
+            _ => true,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{Dies, LineModel, Rule};
 
 /// A step. Indices are of contenders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Polls(usize),
     /// Its attempt arrives, and begins a term.
     Begins(usize),

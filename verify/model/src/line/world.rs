@@ -11,7 +11,7 @@ use crate::table::{LOCK, Request, Table, stored};
 
 /// One state of everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct World {
+pub(crate) struct World {
     pub(super) owner: Owner,
     pub(super) next: Option<Stand>,
     pub(super) contenders: Vec<Contender>,
