@@ -87,8 +87,8 @@
 //! ```
 //!
 //! A [`Guard`] is one way to hold. [`lead`](Spindle::lead) runs a task while this process leads.
-//! [`run_once`](LockBuilder::run_once) runs a scheduled job on one process of a fleet, and the
-//! others skip it. For a service of [`run`](Spindle::run), [`watch`](Spindle::watch) tells each change,
+//! [`run_once`](LockBuilder::run_once) runs a scheduled job once for each slot, on one process of a
+//! fleet, and tries it again where that fails. For a service of [`run`](Spindle::run), [`watch`](Spindle::watch) tells each change,
 //! and [`verify`](Spindle::verify) asks Spanner:
 //!
 //! ```
@@ -217,9 +217,12 @@ pub use table::LockTable;
 pub use term::{Term, TermChange, TermWatch};
 pub use token::FencingToken;
 
-/// A scheduled job: what came of [`run_once`](LockBuilder::run_once), and of the last run.
+/// A scheduled job: its slots, what came of a [`run_once`](LockBuilder::run_once), and the records.
 pub mod job {
-    pub use crate::lock::{JobOutcome, LastRun, RunState};
+    pub use crate::lock::{
+        Job, JobFailure, JobOutcome, JobRun, Skip, Skipped, Slot, SlotRecord, SlotState,
+    };
+    pub use crate::operate::{JobList, JobState};
 }
 
 /// The health of an instance: for probes, dashboards and people.

@@ -16,15 +16,8 @@ const LEASE_MIN: Duration = Duration::from_millis(100);
 /// Also the lease by which a row is judged that tells none, without an instance.
 pub(crate) const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 
-/// The longest time that a job has to stop once it has run for too long.
-const ONE_RUN_STOP_MAX: Duration = Duration::from_secs(30);
 /// The most of the default stop limit.
 const STOP_LIMIT_MAX: Duration = Duration::from_secs(5);
-/// The bounds of the default start limit. At the least, a slow answer keeps no node from starting the
-/// job.
-const START_LIMIT_MIN: Duration = Duration::from_secs(5);
-const START_LIMIT_MAX: Duration = Duration::from_secs(10);
-
 /// Refuses a duration of zero and one that is too long; the text names the rule.
 pub(crate) fn check_limit(what: &str, limit: Duration, most: Duration) -> Result<(), String> {
     if limit.is_zero() || limit > most {
@@ -54,7 +47,6 @@ pub struct LockBuilder {
     poll_interval: Option<Duration>,
     release_limit: Option<Duration>,
     stop_limit: Option<Duration>,
-    start_limit: Option<Duration>,
     rank: Option<u32>,
     preempts: bool,
     /// The nonce under which its pool stands in line for it.
@@ -93,7 +85,6 @@ impl LockBuilder {
             poll_interval: None,
             release_limit: None,
             stop_limit: None,
-            start_limit: None,
             rank: None,
             preempts: false,
             pool: None,
@@ -208,26 +199,17 @@ impl LockBuilder {
     }
 
     /// Sets how long ending may take, release included. By default a release is tried for as long as
-    /// the term protects the row: a lease, and for a [`run_once`](LockBuilder::run_once) its
-    /// `at_most`. A lock that could not be released by then expires like after a crash.
+    /// the term protects the row: a lease. A lock that could not be released by then expires like after a crash.
     pub fn release_limit(mut self, limit: Duration) -> LockBuilder {
         self.release_limit = Some(limit);
         self
     }
 
-    /// Sets how long a task of [`lead`](crate::Spindle::lead) may take to stop once it was told to,
+    /// Sets how long a task of [`lead`](crate::Spindle::lead), or of a [job](LockBuilder::job), may take to stop once it was told to,
     /// while the lock is kept for it. Then it is aborted. By default 5 s, or the lease or the
     /// release limit where one of these is shorter; at most a day.
     pub fn stop_limit(mut self, limit: Duration) -> LockBuilder {
         self.stop_limit = Some(limit);
-        self
-    }
-
-    /// Sets how long after the call of [`run_once`](LockBuilder::run_once) its job may still be
-    /// started; later it is not. By default a tenth of its `at_least`, but from 5 s to 10 s; at
-    /// most its `at_most`. Nothing else heeds it.
-    pub fn start_limit(mut self, limit: Duration) -> LockBuilder {
-        self.start_limit = Some(limit);
         self
     }
 
@@ -252,8 +234,8 @@ impl LockBuilder {
     ///
     /// # Rules
     ///
-    /// Where one poll decides nobody waits, so [`try_acquire`](crate::Spindle::try_acquire) and
-    /// [`run_once`](LockBuilder::run_once) refuse a ranked lock.
+    /// Where one poll decides nobody waits, so [`try_acquire`](crate::Spindle::try_acquire) refuses a ranked
+    /// lock, and a [job](LockBuilder::job) has no ranks.
     ///
     /// ```
     /// use spindle::{CancellationToken, Database, LockTable};
@@ -300,47 +282,16 @@ impl LockBuilder {
         self
     }
 
-    /// Returns the settings of one run of a job: one lease from its start to its last moment, no
-    /// heartbeats in between, and how late it may start.
-    pub(crate) fn for_one_run(
-        mut self,
-        at_least: Duration,
-        at_most: Duration,
-    ) -> Result<(Arc<Table>, Settings, Duration)> {
-        let refuse = |rule: String| Err(Error::config(format!("lock `{}`: {rule}", self.name)));
+    /// Returns the settings of a job.
+    pub(crate) fn job_settings(&self) -> Result<Settings> {
         if self.rank.is_some() || self.preempts {
-            return refuse(
-                "`run_once` polls once, so that it can't wait for a turn; build it without `by_rank` \
-                 and `preempt`, or use `acquire_within`"
-                    .to_string(),
-            );
+            return Err(Error::config(format!(
+                "job `{}`: whoever calls first runs it, so that it has no ranks; build it without \
+                 `by_rank` and `preempt`",
+                self.name
+            )));
         }
-        if !(LEASE_MIN..=LEASE_MAX).contains(&at_most) {
-            return refuse(format!(
-                "`at_most` {at_most:?}; expected {LEASE_MIN:?} to {LEASE_MAX:?}"
-            ));
-        }
-        if at_least.is_zero() || at_least > at_most {
-            return refuse(format!(
-                "`at_least` {at_least:?}; more than zero and no more than `at_most` {at_most:?}"
-            ));
-        }
-        let usual = (at_least / 10).clamp(START_LIMIT_MIN, START_LIMIT_MAX).min(at_most);
-        let start_limit = self.start_limit.unwrap_or(usual);
-        if start_limit > at_most || self.start_limit.is_some_and(|limit| limit.is_zero()) {
-            return refuse(format!(
-                "start limit {start_limit:?}; more than zero and no more than `at_most` {at_most:?}"
-            ));
-        }
-        self.lease = at_most;
-        (self.heartbeat_interval, self.renew_deadline, self.clock_drift_margin) =
-            (None, None, None);
-        let mut settings = self.settings()?;
-        let to_stop = (at_most / 10).min(ONE_RUN_STOP_MAX);
-        settings.timing.renew_deadline = settings.timing.validity() - to_stop;
-        // Beyond the deadline: none is ever due.
-        settings.timing.heartbeat_interval = at_most;
-        Ok((self.table, settings, start_limit))
+        self.settings()
     }
 
     pub(crate) fn settings(&self) -> Result<Settings> {

@@ -10,9 +10,9 @@ use google_cloud_spanner::client::{DatabaseAdmin, Spanner};
 use crate::batch::{Budget, Store};
 use crate::error::Result;
 use crate::fleet::{self, Builder, Member, Members, RwLock, Semaphore, ShardCount};
-use crate::lock::{self, LastRun};
 use crate::operate::{
-    self, AtExit, Checked, Evict, ExitedInstance, History, LockList, LockState, Observer, Seize,
+    self, AtExit, Checked, Evict, ExitedInstance, History, JobList, JobState, LockList, LockState,
+    Observer, Seize,
 };
 use crate::settings::LockBuilder;
 use crate::store::{Database, Table, ddl};
@@ -201,10 +201,8 @@ impl LockTable {
         Builder::new(&self.0, name.into(), RwLock::new)
     }
 
-    /// Returns the last run of the job `name`. Returns nothing if it never ran, or if the row doesn't
-    /// tell because the lock was used otherwise since.
-    ///
-    /// Use the name for runs alone: a holder that has sent no heartbeat yet looks like a run.
+    /// Returns the last slots of the [job](crate::LockBuilder::job) `name`; nothing if none was started so
+    /// far.
     ///
     /// # Errors
     ///
@@ -213,8 +211,46 @@ impl LockTable {
     /// # Cancellation safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn last_run(&self, name: &str) -> Result<Option<LastRun>> {
-        lock::last_run(&self.0, name).await
+    pub async fn job(&self, name: &str) -> Result<Option<JobState>> {
+        operate::job(&self.0, name).await
+    }
+
+    /// Lists all [jobs](crate::LockBuilder::job) of the table with their last slots, in the order of their
+    /// names.
+    ///
+    /// Nothing is sent before the first [`next`](JobList::next).
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// let mut jobs = table.jobs();
+    /// while let Some(job) = jobs.next().await? {
+    ///     if let Some(last) = job.last {
+    ///         println!("{}: {last}, took {:?}", job.name, last.took());
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn jobs(&self) -> JobList {
+        JobList::new(Arc::clone(&self.0))
+    }
+
+    /// Forgets the record of a [job](crate::LockBuilder::job) that doesn't run; true if there was one. Its
+    /// lock stays.
+    ///
+    /// A slot that was run may be run again from then on, if somebody calls for it. It is for jobs that are
+    /// no more, and for a record that names a slot which nobody meant.
+    ///
+    /// # Errors
+    ///
+    /// [`is_not_vacant`](crate::Error::is_not_vacant) while it runs. Otherwise as
+    /// [`remove`](LockTable::remove).
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future leaves it open whether the record was removed.
+    pub async fn remove_job(&self, name: &str) -> Result<bool> {
+        operate::remove_job(&self.0, name).await
     }
 
     /// Everything about one lock: who holds it, under which token, since when it was heard of,
@@ -335,8 +371,7 @@ impl LockTable {
     /// matter, use [`evict`](LockTable::evict).
     ///
     /// Nothing is sent before it is awaited. It gives whose term it was, if the row named someone.
-    /// It also ends the wait after an eviction, a promise to a successor, and the cooldown
-    /// after a run. A lock that is free already stays as it is, unless it is seized
+    /// It also ends the wait after an eviction, and a promise to a successor. A lock that is free already stays as it is, unless it is seized
     /// [for a contender](Seize::for_contender). The column `info` then reads `seized by …: …`.
     ///
     /// ```no_run
@@ -373,7 +408,7 @@ impl LockTable {
     /// believes in it. All of it is one transaction, which looks at the row again.
     ///
     /// Contenders may run: one that finds no row makes a new one, under a token that is later than
-    /// any before. The record of the last [`run_once`](crate::LockBuilder::run_once) is forgotten.
+    /// any before. The record of a [job](crate::LockBuilder::job) stays: [`remove_job`](LockTable::remove_job) forgets it.
     ///
     /// A row-deletion policy (TTL) on the lock table is no substitute. It deletes by age whatever
     /// the lock's holding is. So it can end a term whose holder is paused or out of contact, and
@@ -539,7 +574,7 @@ impl LockTable {
     /// before, or cancel their runs. This waits for those that still live, be it for ever. An
     /// attempt to take the lock that is still under way is resolved first: after an
     /// [`acquire_within`](crate::Spindle::acquire_within) whose time is over, or a dropped
-    /// [`run_once`](crate::LockBuilder::run_once). If the process exits without this wait, such an
+    /// [`run_once`](crate::job::Job::run_once). If the process exits without this wait, such an
     /// attempt may leave the lock held for a lease.
     ///
     /// Each instance takes no longer than its [release limit](crate::LockBuilder::release_limit), which

@@ -2,19 +2,20 @@
 //!
 //! ```text
 //! cargo run --example cron
+//! cargo run --example cron -- backfill
 //! ```
 //!
-//! At each tick all of them call `run_once`; one runs the job and the others skip it. One process is
-//! killed after its run, one within its run. The `runs` table, read without the library, then shows
-//! from outside what happened.
+//! At each slot of the schedule all of them call for it; one runs the job and the others skip it. One run
+//! fails, and one process is killed within its run: both slots are run again. The `reports` table, read
+//! without the library, then shows from outside that each report was written exactly once.
 
+mod backfill;
 #[cfg(unix)]
 #[allow(dead_code, reason = "the failover example uses the rest")]
 #[path = "../failover/fleet.rs"]
 mod fleet;
 #[cfg(unix)]
 mod node;
-#[cfg(unix)]
 #[path = "../parts/server.rs"]
 mod server;
 #[cfg(unix)]
@@ -32,12 +33,14 @@ async fn main() -> Result<(), server::Failure> {
             // The drop here kills the nodes.
             _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
         },
+        (Some("backfill"), None, None) => backfill::backfill().await,
         (Some("worker"), Some(endpoint), Some(id)) => node::work(&endpoint, &id).await,
-        _ => Err("usage: cron (no arguments)".into()),
+        _ => Err("usage: cron [backfill]".into()),
     }
 }
 
 #[cfg(not(unix))]
-fn main() -> Result<(), &'static str> {
-    Err("cron: needs the signals of a Unix system")
+#[tokio::main]
+async fn main() -> Result<(), server::Failure> {
+    backfill::backfill().await
 }

@@ -1,104 +1,88 @@
 //! One node of the fleet: a schedule by the wall clock, and a job.
 
 use std::io::{BufRead as _, Write as _};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::str::FromStr as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+use cron::Schedule;
 use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::mutation::Mutation;
-use spindle::job::JobOutcome;
-use spindle::{Database, LockTable, Term};
+use spindle::job::{JobOutcome, JobRun};
+use spindle::{Database, LockTable};
 use tokio::time::sleep;
 
 use crate::server::{DATABASE, Failure, connect};
 
-pub const JOB: &str = "report";
-pub const PERIOD: Duration = Duration::from_millis(3_000);
-/// Longer than the schedules of the nodes differ, shorter than the period.
-pub const AT_LEAST: Duration = Duration::from_millis(2_000);
-pub const AT_MOST: Duration = Duration::from_millis(5_000);
+/// Each three seconds, in cron's words.
+pub const SCHEDULE: &str = "*/3 * * * * *";
+pub const LEASE: Duration = Duration::from_secs(2);
+
+/// What the next run is to do, by the parent's orders.
+type Order = Arc<Mutex<String>>;
 
 pub async fn work(endpoint: &str, id: &str) -> Result<(), Failure> {
     let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
-    let client = connect(endpoint).await?;
-    let slow = obey();
+    let (client, order) = (connect(endpoint).await?, obey());
+    let schedule = Schedule::from_str(SCHEDULE)?;
     // No two nodes of a real fleet are on time to the millisecond either.
     let late = Duration::from_millis(60 * u64::from(id.bytes().last().unwrap_or(0) % 8));
+    let job = table.lock("report").id(id).lease(LEASE).job();
+    let job = job.retry_pause(Duration::from_millis(200));
     log("waits for its schedule");
     loop {
-        let tick = until_the_next_tick().await;
-        sleep(late).await;
-        let before = table.last_run(JOB).await?;
-        let job = {
-            let (client, slow) = (client.clone(), Arc::clone(&slow));
-            move |term| report(client, term, tick, slow)
-        };
-        let once = table.lock(JOB).id(id).run_once(AT_LEAST, AT_MOST, job).await;
-        match (once, before) {
-            (Ok(JobOutcome::Ran(Ok(()))), None) => log(&format!("ran {tick}; it never ran before")),
-            (Ok(JobOutcome::Ran(Ok(()))), Some(run)) => {
-                log(&format!("ran {tick}; before, it {run}"))
-            }
-            (Ok(JobOutcome::Ran(Err(error))), _) => log(&format!("failed {tick}: {error}")),
-            (Ok(JobOutcome::Skipped(Some(run))), _) => log(&format!("skipped {tick}: it {run}")),
-            (Ok(other), _) => log(&format!("{other:?} {tick}")),
-            (Err(error), _) => log(&format!("could not run {tick}: {error}")),
+        let slot = schedule.upcoming(Utc).next().ok_or("the schedule has no end")?;
+        sleep((slot - now()).to_std().unwrap_or_default() + late).await;
+        let (client, order) = (client.clone(), Arc::clone(&order));
+        let task = move |run| report(client.clone(), run, Arc::clone(&order));
+        let at = slot.timestamp();
+        match job.run_once(slot, task).await {
+            Ok(JobOutcome::Ran(start)) => log(&format!("ran {at} at start {start}")),
+            Ok(JobOutcome::Skipped(skipped)) => log(&format!("skipped {at}: {skipped}")),
+            Ok(JobOutcome::Failed(failure)) => log(&format!("failed {at}: {failure}")),
+            Ok(other) => log(&format!("{other:?} {at}")),
+            Err(error) => log(&format!("could not run {at}: {error}")),
         }
     }
 }
 
-/// The job: it writes that it starts and that it has ended, each only under its own term.
-async fn report(
-    client: DatabaseClient,
-    term: Term,
-    tick: u128,
-    slow: Arc<AtomicBool>,
-) -> Result<(), Failure> {
-    let run = |started: bool| {
-        let id = format!("{tick}-{}", term.token());
-        let run = if started {
-            let insert = Mutation::new_insert_builder("runs").set("id").to(id);
-            let insert = insert.set("tick").to(tick.to_string());
-            insert.set("started").to("spanner.commit_timestamp()")
-        } else {
-            let update = Mutation::new_update_builder("runs").set("id").to(id);
-            update.set("ended").to("spanner.commit_timestamp()")
-        };
-        run.build()
-    };
-    term.fence().write(&client, [run(true)]).await?;
-    log(&format!("started {tick}"));
+/// The job: the report, and the record that it is written, are one transaction.
+async fn report(client: DatabaseClient, run: JobRun, order: Order) -> Result<u32, Failure> {
+    let slot = run.slot().timestamp();
+    log(&format!("started {slot} as start {}", run.start()));
     sleep(Duration::from_millis(100)).await;
-    while slow.load(Ordering::SeqCst) {
+    let ordered = || order.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if ordered() == "fail" && run.start() == 1 {
+        return Err("the printer is out of ink".into());
+    }
+    while ordered() == "hang" {
         sleep(Duration::from_millis(10)).await;
     }
-    term.fence().write(&client, [run(false)]).await?;
-    Ok(())
+    let row =
+        Mutation::new_insert_builder("reports").set("id").to(format!("{slot}-{}", run.token()));
+    let row = row.set("slot").to(slot).set("start").to(i64::from(run.start())).build();
+    run.finish(&client, [row]).await?;
+    Ok(run.start())
 }
 
 #[allow(clippy::disallowed_methods, reason = "a schedule is by the wall clock")]
-async fn until_the_next_tick() -> u128 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let period = PERIOD.as_millis();
-    let tick = now / period + 1;
-    let wait = u64::try_from(tick * period - now).unwrap_or(0);
-    sleep(Duration::from_millis(wait)).await;
-    tick
+fn now() -> DateTime<Utc> {
+    std::time::SystemTime::now().into()
 }
 
-/// Takes the parent's orders, and ends with it: whether a job is to take long.
-fn obey() -> Arc<AtomicBool> {
-    let slow = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&slow);
+/// Takes the parent's orders, and ends with it.
+fn obey() -> Order {
+    let order = Order::default();
+    let told = Arc::clone(&order);
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            told.store(line == "slow", Ordering::SeqCst);
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = line;
         }
         // The parent is gone.
         std::process::exit(0);
     });
-    slow
+    order
 }
 
 fn log(line: &str) {

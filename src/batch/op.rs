@@ -44,6 +44,8 @@ impl OpKind {
     pub(crate) fn class(&self) -> Class {
         match self {
             OpKind::Observe { .. } => Class::Polls,
+            // The term is what it waits for.
+            OpKind::Change(Change::Job { term, .. }) => OpKind::Change((**term).clone()).class(),
             OpKind::Change(Change::Heartbeat { .. } | Change::KeepWriting { .. }) => {
                 Class::Heartbeats
             }
@@ -79,6 +81,7 @@ impl OpKind {
     fn bytes(&self) -> usize {
         // The timestamps, the writer, and what frames them.
         const ROW: usize = 200;
+        const JOB_PAST: usize = 4_096;
         let said = |info: Option<&String>| info.map_or(0, String::len);
         ROW + match self {
             OpKind::Change(Change::Insert { holder, .. } | Change::Takeover { holder, .. }) => {
@@ -88,6 +91,10 @@ impl OpKind {
                 ROW + writer_row.len() * 2 + said(holder.info.as_ref())
             }
             OpKind::Change(Change::Release { info, .. }) => said(info.as_ref()),
+            // The slots before stand in the row.
+            OpKind::Change(Change::Job { record, .. }) => {
+                ROW * 2 + record.key().len() * 2 + JOB_PAST
+            }
             _ => 0,
         }
     }

@@ -25,11 +25,10 @@ pub enum TermEnd {
         /// The holder under it.
         holder: Option<String>,
     },
-    /// No heartbeat succeeded within the renew deadline. The time of a
-    /// [`run_once`](crate::LockBuilder::run_once), which sends none, ends so too.
+    /// No heartbeat succeeded within the renew deadline.
     #[non_exhaustive]
     OutOfContact {
-        /// How fast Spanner was, and what lease would do; none for a `run_once`.
+        /// How fast Spanner was, and what lease would do.
         contact: Option<Contact>,
     },
     /// The lease ran out before anything could be said: the process or its machine was paused, or its

@@ -8,7 +8,8 @@ use google_cloud_spanner::key::KeySet;
 use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::ReadWriteTransaction;
-use spindle_protocol::{Change, StoredRow, TermId, Writer};
+use spindle_protocol::job::{Ending, RecordChange};
+use spindle_protocol::{Change, TermId, Write, Writer};
 
 use crate::error::{Error, Kind, Result, TermEnd};
 use crate::store::requests::{self, Request};
@@ -126,34 +127,77 @@ impl Fence {
     ///
     /// Dropping this future leaves the transaction unfinished; roll it back.
     pub async fn check(&self, transaction: &ReadWriteTransaction) -> Result<()> {
+        self.judged(transaction, self.condition()).await.map(drop)
+    }
+
+    /// Records in `transaction` that the run of a job is done, whose row has this key; refuses where the
+    /// term is over, or the record is not this term's or already done.
+    pub(crate) async fn finish(
+        &self,
+        transaction: &ReadWriteTransaction,
+        key: String,
+    ) -> Result<()> {
+        let record = RecordChange::End { key, ending: Ending::Done };
+        let change = Change::Job { term: Box::new(self.condition()), record };
+        let writes = self.judged(transaction, change).await?;
+        let writes = writes.into_iter().map(|write| row::mutation(&self.table, write));
+        let buffered = transaction.buffer(writes.collect::<Vec<_>>());
+        buffered.map_err(|source| Error::from_read(self.checking(), source))
+    }
+
+    fn condition(&self) -> Change {
+        let (token, writer) = (self.token.to_timestamp(), Writer::from(self.writer.as_str()));
+        Change::Fence { term: TermId { token, writer } }
+    }
+
+    /// Returns what a change that depends on the term writes in `transaction`; poisons it where that is
+    /// refused.
+    async fn judged(
+        &self,
+        transaction: &ReadWriteTransaction,
+        change: Change,
+    ) -> Result<Vec<Write>> {
         if let Err(ended) = self.check_here() {
             self.poison(transaction)?;
             return Err(ended);
         }
-        let (token, writer) = (self.token.to_timestamp(), Writer::from(self.writer.as_str()));
-        let fence = Change::Fence { term: TermId { token, writer } };
-        let reads = fence.reads(&self.lock);
-        let columns: Vec<&str> = reads.columns.iter().map(|column| column.name()).collect();
-        let keys = KeySet::builder().add_key(key![self.lock.clone()]).build();
-        let request = ReadRequest::builder(&self.table, columns)
-            .with_keys(keys)
+        let reads = change.reads(&self.lock);
+        let columns = std::iter::once("name").chain(reads.columns.iter().map(|it| it.name()));
+        let keys =
+            reads.keys.iter().fold(KeySet::builder(), |keys, key| keys.add_key(key![key.clone()]));
+        let request = ReadRequest::builder(&self.table, columns.collect::<Vec<_>>())
+            .with_keys(keys.build())
             .with_retry_policy(NeverRetry)
             .build();
         let reading = async {
             requests::count(Request::Read);
             let mut rows = transaction.execute_read(request).await?;
-            row::stored_row(&mut rows).await
+            row::stored_rows(&mut rows).await
         };
         let found = match reading.await {
-            Ok(found) => found.map(|found| StoredRow { key: self.lock.clone(), ..found }),
+            Ok(found) => found,
             Err(source) => {
                 // Not knowing is no leave to commit either.
                 self.poison(transaction)?;
                 return Err(Error::from_read(self.checking(), source));
             }
         };
-        let Err(rejection) = fence.judge(&self.lock, found.as_slice()) else { return Ok(()) };
+        let rejection = match change.judge(&self.lock, &found) {
+            Ok(writes) => return Ok(writes),
+            Err(rejection) => rejection,
+        };
         self.poison(transaction)?;
+        if let (Change::Job { record, .. }, Ok(_)) =
+            (&change, self.condition().judge(&self.lock, &found))
+        {
+            let found = found.iter().find(|row| row.key == record.key());
+            let found =
+                found.map_or("no record".to_string(), |row| format!("`{}`", row.writer.as_str()));
+            let job = &self.lock;
+            return Err(Error::config(format!(
+                "job `{job}`: its slot is not this run's to end: {found} in its row"
+            )));
+        }
         let (lock, token, end) =
             (self.lock.clone(), self.token, TermEnd::superseded(rejection.seen()));
         Err(Error::new(Kind::Fenced { lock, token, end }))

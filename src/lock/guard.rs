@@ -211,7 +211,7 @@ impl Spindle {
         let until = settings.clock.now() + settings.timing.lease;
         match self.try_until(until).await {
             Ok(guard) => Ok(Some(guard)),
-            Err(NotGranted::Occupied(_)) => Ok(None),
+            Err(NotGranted::Occupied) => Ok(None),
             Err(NotGranted::Failed(error)) => Err(error),
         }
     }
@@ -234,7 +234,7 @@ impl Spindle {
                 Ok(grant) => return Ok(Guard::new(self.clone(), grant)),
                 Err(NotGranted::Failed(error)) => return Err(error),
                 // A caller that waits is not told that the lock is occupied.
-                Err(NotGranted::Occupied(_)) => {}
+                Err(NotGranted::Occupied) => {}
             }
         }
     }

@@ -119,7 +119,8 @@ impl Spindle {
         mut settings: Result<Settings>,
         row_role: RowRole,
     ) -> Spindle {
-        if let (Ok(settings), RowRole::Reader(_) | RowRole::Writer(_)) = (&mut settings, &row_role)
+        if let (Ok(settings), RowRole::Reader(_) | RowRole::Writer(_) | RowRole::Job(_)) =
+            (&mut settings, &row_role)
         {
             settings.standing = Standing::Aside;
         }

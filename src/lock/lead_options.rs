@@ -11,10 +11,10 @@ use crate::settings::check_limit;
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_LONGEST: Duration = Duration::from_secs(60);
 
-/// The values that a task of [`lead`](crate::Spindle::lead) may return: nothing, or a `Result`
-/// whose error is, or can be made, a `Box<dyn std::error::Error + Send + Sync>`.
+/// The values that a task of [`lead`](crate::Spindle::lead) or of a [job](crate::LockBuilder::job) may
+/// return: nothing, or a `Result` whose error is, or can be made, a `Box<dyn std::error::Error + Send + Sync>`.
 #[diagnostic::on_unimplemented(
-    message = "a task of `lead` returns `()` or a `Result`, not `{Self}`",
+    message = "a task returns `()` or a `Result`, not `{Self}`",
     label = "return `Ok(…)` of it",
     note = "a task that never returns, of the type `!`, doesn't stop when it is told to: loop \
             `while !term.is_cancelled()`"

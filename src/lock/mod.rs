@@ -2,10 +2,10 @@
 
 mod guard;
 mod handle;
+mod job;
 mod lead;
 mod lead_options;
 mod nesting;
-mod once;
 mod start;
 mod supervisor;
 mod work;
@@ -13,8 +13,7 @@ mod work;
 pub use guard::Guard;
 pub(crate) use guard::within;
 pub use handle::Spindle;
+pub use job::{Job, JobFailure, JobOutcome, JobRun, Skip, Skipped, Slot, SlotRecord, SlotState};
 pub use lead_options::{LeadOptions, TaskResult};
-pub(crate) use once::last_run;
-pub use once::{JobOutcome, LastRun, RunState};
 pub use start::RunHandle;
 pub(crate) use work::{Ended, Orders, Why, joined, run};

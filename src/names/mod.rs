@@ -20,7 +20,7 @@ pub(crate) fn check_not_reserved(name: &str) -> Result<()> {
     if name.starts_with(RESERVED) {
         return Err(Error::config(format!(
             "lock name `{name}`: begins with `{RESERVED}`, which is reserved for members, shards, \
-             permits, readers and writers"
+             permits, readers and writers, and jobs"
         )));
     }
     Ok(())
@@ -82,12 +82,41 @@ pub(crate) fn is_shard_count_key(key: &str) -> bool {
     parts.is_some_and(|parts| parts.ends_with("/count") && parts.matches('/').count() == 2)
 }
 
-/// Refuses the row that names a count of shards where a lock is asked for.
-pub(crate) fn check_not_shard_count(key: &str) -> Result<()> {
+/// Begins the keys of the rows of jobs.
+pub(crate) const JOBS_PREFIX: &str = "spindle:job:";
+
+/// Returns the key of the row that has the record of a job, whose lock has this name.
+pub(crate) fn job_key(lock: &str) -> String {
+    format!("{JOBS_PREFIX}{lock}")
+}
+
+/// Returns true if this is the key of the row of a job.
+pub(crate) fn is_job_key(key: &str) -> bool {
+    key.starts_with(JOBS_PREFIX)
+}
+
+/// Returns the name of the job whose row has this key.
+pub(crate) fn job_name(key: &str) -> &str {
+    key.strip_prefix(JOBS_PREFIX).unwrap_or_default()
+}
+
+/// Returns true if this is the key of a row of the library's own that nobody holds.
+pub(crate) fn is_no_lock(key: &str) -> bool {
+    is_shard_count_key(key) || is_job_key(key)
+}
+
+/// Refuses a row of the library's own that nobody holds where a lock is asked for.
+pub(crate) fn check_is_lock(key: &str) -> Result<()> {
     if is_shard_count_key(key) {
         return Err(Error::config(format!(
             "lock `{key}`: no lock, but the count of a group's shards; \
              `LockTable::resize_shards` or `spindle shards GROUP/NAME --resize COUNT` changes it"
+        )));
+    }
+    if let Some(job) = key.strip_prefix(JOBS_PREFIX) {
+        return Err(Error::config(format!(
+            "lock `{key}`: no lock, but the record of a job; `LockTable::remove_job` or \
+             `spindle job rm {job}` removes it"
         )));
     }
     Ok(())
@@ -114,6 +143,7 @@ pub(crate) fn is_writer_row(key: &str) -> bool {
 pub(crate) fn subject(prefix: &str) -> String {
     let words = prefix.strip_prefix(RESERVED).and_then(|rest| rest.split_once(':'));
     let (what, rest) = match words {
+        Some(("job", name)) => return format!("job `{name}`"),
         Some(("member" | "share" | "shard", rest)) => ("group", rest),
         Some(("permit", rest)) => ("semaphore", rest),
         Some(("rw", rest)) => ("readers and writers' lock", rest),

@@ -8,7 +8,7 @@ use spindle_protocol::{Answer, Change, Rejection, StoredRow, Succession, Timesta
 use tokio::time::{Instant, sleep};
 
 use crate::error::{Error, Result};
-use crate::names::{check_id, check_not_shard_count};
+use crate::names::{check_id, check_is_lock};
 use crate::store::{PAUSE, REQUEST_LIMIT, Table};
 use crate::token::FencingToken;
 
@@ -166,7 +166,7 @@ impl Deposition {
     async fn depose(self, change: Change) -> Result<Option<Deposed>> {
         let Deposition { table, lock, .. } = self;
         table.check_lock(&lock)?;
-        check_not_shard_count(&lock)?;
+        check_is_lock(&lock)?;
         let deadline = Instant::now() + REQUEST_LIMIT;
         loop {
             let (outcome, found) = table.carry_out(&lock, change.clone(), REQUEST_LIMIT).await;

@@ -1,17 +1,21 @@
 //! The states of all locks, or of those whose names begin alike.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use spindle_protocol::{StoredRow, Timestamp};
+
+use super::jobs::JobState;
 use super::pages::Pages;
 use super::state::LockState;
 use crate::error::Result;
-use crate::names::{check_table_name, is_shard_count_key, looks_like_takeover_row};
+use crate::names::{check_table_name, is_job_key, is_no_lock, job_name, looks_like_takeover_row};
 use crate::store::Table;
 
 /// A listing of locks under way, made by [`LockTable::list`](crate::LockTable::list).
 ///
-/// The rows of takeovers and of [counts of shards](crate::LockTable::shard_count) are no locks.
+/// The rows of takeovers, of [counts of shards](crate::LockTable::shard_count) and of
+/// [jobs](crate::LockTable::jobs) are no locks.
 ///
 /// It has one page in memory, of 100 rows unless told otherwise, however large the table. Each page
 /// is one strong read of its own: a lock that changes hands meanwhile is shown as it was when its
@@ -22,11 +26,13 @@ pub struct LockList {
     table: Arc<Table>,
     pages: Pages,
     page: VecDeque<LockState>,
+    /// The rows of jobs on the pages so far.
+    jobs: Vec<(StoredRow, Timestamp)>,
 }
 
 impl LockList {
     pub(crate) fn new(table: Arc<Table>) -> LockList {
-        LockList { table, pages: Pages::all(), page: VecDeque::new() }
+        LockList { table, pages: Pages::all(), page: VecDeque::new(), jobs: Vec::new() }
     }
 
     /// Restricts the list to locks whose names begin with `prefix`; the rows of others are not
@@ -63,6 +69,17 @@ impl LockList {
         self
     }
 
+    /// Returns the jobs whose rows were on the pages so far, judged by these locks: for who lists all locks
+    /// anyway, it is no read more.
+    pub fn jobs(&self, locks: &BTreeMap<String, LockState>) -> Vec<JobState> {
+        let jobs = self.jobs.iter();
+        jobs.map(|(row, read_at)| {
+            let lock = locks.get(job_name(&row.key)).and_then(|lock| lock.row.as_ref());
+            JobState::new(row, lock, *read_at)
+        })
+        .collect()
+    }
+
     /// Returns the next lock; none after the last.
     ///
     /// # Errors
@@ -81,11 +98,13 @@ impl LockList {
             let Some((rows, read_at)) = self.pages.next(&self.table).await? else {
                 return Ok(None);
             };
+            let jobs = rows.iter().filter(|row| is_job_key(&row.key) && !row.is_takeover());
+            self.jobs.extend(jobs.map(|row| (row.clone(), read_at)));
             // A page may have no lock, yet not be the last.
             self.page = rows
                 .into_iter()
                 .filter(|row| !(row.is_takeover() && looks_like_takeover_row(&row.key)))
-                .filter(|row| !is_shard_count_key(&row.key))
+                .filter(|row| !is_no_lock(&row.key))
                 .map(|row| LockState::new(&row.key.clone(), Some(row), read_at))
                 .collect();
         }

@@ -7,6 +7,7 @@ mod depose;
 mod exited;
 mod history;
 mod inspect;
+mod jobs;
 mod leader;
 mod list;
 mod observe;
@@ -28,6 +29,8 @@ pub use history::{Cause, History, HistoryEnd, PastTerm};
 #[doc(hidden)]
 pub use history::{Past, Version};
 pub(crate) use inspect::inspect;
+pub use jobs::{JobList, JobState};
+pub(crate) use jobs::{job, remove_job};
 pub use list::LockList;
 pub use observe::Observer;
 pub(crate) use observe::Polls;

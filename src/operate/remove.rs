@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::state::{Holding, LockState};
 use crate::error::{Error, Kind, Result};
-use crate::names::check_not_shard_count;
+use crate::names::check_is_lock;
 use crate::store::{PAUSE, REQUEST_LIMIT, Table, despite_others};
 use crate::term::say;
 
@@ -24,7 +24,7 @@ const TAKEOVERS_MAX: usize = 1_000;
 /// Deletes the row of a lock that nobody needs any more.
 pub(crate) async fn remove(table: &Table, name: &str) -> Result<bool> {
     table.check_lock(name)?;
-    check_not_shard_count(name)?;
+    check_is_lock(name)?;
     let deadline = Instant::now() + REQUEST_LIMIT;
     loop {
         let (found, read_at) = despite_others(|| table.read(name, REQUEST_LIMIT)).await?;

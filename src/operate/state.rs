@@ -6,7 +6,6 @@ use chrono::{DateTime, Utc};
 use spindle_protocol::line::id_of;
 use spindle_protocol::{Named, Row, StoredRow, Timestamp};
 
-use crate::lock::LastRun;
 use crate::names::fleet_of;
 use crate::settings::LEASE_DEFAULT;
 use crate::token::FencingToken;
@@ -26,8 +25,7 @@ pub struct LockState {
     /// The lease of the last holder, or for how long a successor has first refusal. Nothing if
     /// the holder is another implementation's: such a lock is judged by a lease of 10 s.
     pub lease: Option<Duration>,
-    /// The holder's own text, or the mark of what ended its term. That is `evicted by …`,
-    /// `seized by …`, or the account of a [`run_once`](crate::LockBuilder::run_once), `run …`.
+    /// The holder's own text, or the mark of what ended its term: `evicted by …` or `seized by …`.
     pub info: Option<String>,
     /// When Spanner read the row, by its clock.
     pub read_at: DateTime<Utc>,
@@ -73,26 +71,6 @@ pub enum Holding {
 }
 
 impl LockState {
-    /// Returns the run of a job that ended here last; nothing while somebody holds, or if the lock
-    /// was used otherwise since. [`LockTable::last_run`](crate::LockTable::last_run) also tells of
-    /// a run that goes on.
-    ///
-    /// ```no_run
-    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
-    /// let mut locks = table.list();
-    /// while let Some(lock) = locks.next().await? {
-    ///     if let Some(run) = lock.last_run() {
-    ///         println!("{}: {run}", lock.name);
-    ///     }
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn last_run(&self) -> Option<LastRun> {
-        let is_released = self.row.as_ref().is_some_and(Row::is_released);
-        self.info.as_deref().filter(|_| is_released).and_then(LastRun::parse)
-    }
-
     /// Returns the id of the instance that holds the lock, if one does.
     pub fn holder(&self) -> Option<&str> {
         match &self.holding {

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::metrics::Meter;
 use super::namesake::Namesake;
 use super::row::{LockRow, UnderWay};
-use super::waiters::{End, Heard, Leaving, Occupied, ReleaseNote, WaitMode, Waiter, Waiters};
+use super::waiters::{End, Heard, Leaving, ReleaseNote, WaitMode, Waiter, Waiters};
 use crate::error::{Answers, Error, Kind, Outcome, ReleaseOutcome, TermEnd, panic_message};
 use crate::names::{is_of_one_member, subject};
 use crate::settings::Settings;
@@ -274,16 +274,11 @@ impl<R: LockRow> Driver<R> {
 
     /// Gives those who wait for the lock what there is to give.
     fn serve(&mut self, now: Moment) {
-        if let Some((token, _)) = self.instance.term()
-            && self.demand == Demand::OfWaiters
-        {
+        if self.instance.term().is_some() && self.demand == Demand::OfWaiters {
             if let Some(term) = self.published.term() {
                 self.waiters.grant(&term);
             }
-            self.waiters.refuse_tries(&Occupied {
-                holder: Some(self.settings.id.to_string()),
-                token: FencingToken::from_timestamp(token),
-            });
+            self.waiters.refuse_tries();
         } else if self.instance.is_standing_by() {
             self.waiters.settle(now);
         }

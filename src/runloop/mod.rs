@@ -3,6 +3,7 @@
 #[cfg(all(feature = "__simulation", unix))]
 pub(crate) mod contract;
 mod drive;
+mod job;
 mod metrics;
 mod namesake;
 mod role;
@@ -11,6 +12,7 @@ mod waiters;
 mod writer;
 
 pub(crate) use drive::{Command, Demand, Driver, overdue_limit};
+pub(crate) use job::{JobRows, SlotSeen};
 pub(crate) use metrics::Meter;
 pub(crate) use role::RowRole;
 pub(crate) use row::{BatchedRow, LockRow, UnderWay};

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::OptionFuture;
-use spindle_protocol::rw::Reader;
 use spindle_protocol::{Act, Answer, Change, Holder};
 
 use super::role::RowRole;
@@ -35,8 +34,8 @@ pub(crate) struct BatchedRow(Arc<Batched>);
 
 struct Batched {
     handle: BatchHandle,
-    /// A reader polls the writers' row beside its own.
-    writer_row: Option<BatchHandle>,
+    /// A reader polls the writers' row beside its own, and a job its record's.
+    other_row: Option<BatchHandle>,
     holder: Holder,
     /// From then on a request counts as slow: one that polls, and any other.
     poll_patience: Duration,
@@ -63,13 +62,13 @@ impl BatchedRow {
         registration: Option<Arc<Registration>>,
     ) -> BatchedRow {
         let handle = |lock| table.batchers.handle(&table.store, lock, random::draw());
-        let writer_row = role.writer_row().map(handle);
+        let other_row = role.other_row().map(handle);
         let handle = handle(Arc::clone(&settings.name));
         if settings.is_repeat {
             handle.repeats();
         }
         let row = BatchedRow::with_handle(handle, settings);
-        BatchedRow(Arc::new(Batched { writer_row, release_info, role, registration, ..row }))
+        BatchedRow(Arc::new(Batched { other_row, release_info, role, registration, ..row }))
     }
 
     /// Returns the row of an ordinary lock, in the batcher of this handle.
@@ -81,7 +80,7 @@ impl BatchedRow {
     fn with_handle(handle: BatchHandle, settings: &Settings) -> Batched {
         Batched {
             handle,
-            writer_row: None,
+            other_row: None,
             holder: Holder { lease: settings.timing.lease, info: settings.info.clone() },
             poll_patience: settings.timing.patience().max(settings.timing.poll_interval),
             patience: settings.timing.patience(),
@@ -110,9 +109,7 @@ impl LockRow for BatchedRow {
             (Some(change), _) => {
                 Box::pin(row.handle.send(OpKind::Change(change), limit, row.patience))
             }
-            (None, RowRole::Reader(reader)) => {
-                Box::pin(row.observe_both(Arc::clone(reader), limit))
-            }
+            (None, RowRole::Reader(_) | RowRole::Job(_)) => Box::pin(row.observe_both(limit)),
             (None, RowRole::Writer(writer)) => {
                 let (observing, writer) = (row.observe(limit), Arc::clone(writer));
                 Box::pin(observing.inspect(move |outcome| writer.hears(&outcome.answer)))
@@ -151,28 +148,22 @@ impl Batched {
         self.handle.send(OpKind::Observe { is_first }, limit, self.poll_patience)
     }
 
-    /// Polls a reader's own row and the writers' in one request.
-    fn observe_both(
-        &self,
-        reader: Arc<Mutex<Reader>>,
-        limit: Duration,
-    ) -> impl Future<Output = Outcome> + Send + use<> {
+    /// Polls its own row and the other one in one request.
+    fn observe_both(&self, limit: Duration) -> impl Future<Output = Outcome> + Send + use<> {
         let own = self.observe(limit);
         let patience = self.poll_patience;
         let send =
             |row: &BatchHandle| row.send(OpKind::Observe { is_first: false }, limit, patience);
-        let writer_row = OptionFuture::from(self.writer_row.as_ref().map(send));
+        let other = OptionFuture::from(self.other_row.as_ref().map(send));
+        let role = self.role.clone();
         async move {
-            let (own, writer_row) = tokio::join!(own, writer_row);
-            let Some(writer_row) = writer_row else { return own };
-            match (own, writer_row) {
+            let (own, other) = tokio::join!(own, other);
+            let Some(other) = other else { return own };
+            match (own, other) {
                 (
                     Outcome { answer: Answer::Observed(own), .. },
-                    Outcome { answer: Answer::Observed(writer_row), .. },
-                ) => {
-                    let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
-                    Outcome::of(Answer::Observed(reader.observed(own, writer_row)))
-                }
+                    Outcome { answer: Answer::Observed(other), .. },
+                ) => Outcome::of(Answer::Observed(role.observed(own, other))),
                 (failed @ Outcome { error: Some(_), .. }, _) | (_, failed) => failed,
             }
         }

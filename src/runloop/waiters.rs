@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use spindle_protocol::{Answer, Moment, Rejection, Row, Succession};
+use spindle_protocol::{Answer, Moment, Rejection, Succession};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -61,7 +61,7 @@ pub(crate) struct ReleaseNote {
 #[derive(Debug)]
 pub(crate) enum NotGranted {
     /// It only tries, and the lock was not to be had.
-    Occupied(Occupied),
+    Occupied,
     Failed(Error),
 }
 
@@ -69,16 +69,6 @@ impl From<Error> for NotGranted {
     fn from(error: Error) -> NotGranted {
         NotGranted::Failed(error)
     }
-}
-
-/// Why the lock could not be had at once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Occupied {
-    /// The holder. It is nobody if the lock was taken from its holder and must still be waited for,
-    /// or if it is reserved.
-    pub(crate) holder: Option<String>,
-    /// The token in the row.
-    pub(crate) token: FencingToken,
 }
 
 /// A caller's act.
@@ -147,7 +137,8 @@ impl Leaving {
 /// The lock as the last answer showed it.
 struct LastPoll {
     began: Moment,
-    result: Result<Option<Occupied>>,
+    /// True if it was somebody's; false where that poll doesn't say.
+    result: Result<bool>,
 }
 
 impl Waiters {
@@ -208,8 +199,8 @@ impl Waiters {
     }
 
     /// Tells those who only try that this process has the lock itself.
-    pub(crate) fn refuse_tries(&mut self, occupied: &Occupied) {
-        self.answer_tries(|_, _| Some(NotGranted::Occupied(occupied.clone())));
+    pub(crate) fn refuse_tries(&mut self) {
+        self.answer_tries(|_, _| Some(NotGranted::Occupied));
     }
 
     /// Answers those who only try, since nothing is under way, unless it came too early.
@@ -217,9 +208,9 @@ impl Waiters {
         let Some(LastPoll { began, result }) = self.last.take() else { return };
         self.answer_tries(|asked, until| match &result {
             _ if began < asked => None,
-            Ok(Some(occupied)) => Some(NotGranted::Occupied(occupied.clone())),
+            Ok(true) => Some(NotGranted::Occupied),
             // A lost race says nothing of who won it; the next poll does.
-            Ok(None) => None,
+            Ok(false) => None,
             Err(error) => {
                 (!error.may_be_anothers() || now > until).then(|| NotGranted::Failed(error.clone()))
             }
@@ -258,13 +249,10 @@ impl Waiters {
         let result = match (answer, error.or(self.failure.as_ref())) {
             // Either the poll failed, or the attempt before it, and nothing else is in the way.
             (Answer::Observed(_), Some(error)) => Err(error.clone()),
-            (Answer::Observed(observation), None) => Ok(observation.row.as_ref().map(Occupied::by)),
-            (Answer::Rejected(Rejection::Changed(Some(seen))), _) => Ok(Some(Occupied {
-                holder: seen.writer.id().map(str::to_string),
-                token: FencingToken::from_timestamp(seen.token),
-            })),
+            (Answer::Observed(observation), None) => Ok(observation.row.is_some()),
+            (Answer::Rejected(Rejection::Changed(Some(_))), _) => Ok(true),
             (_, Some(error)) => Err(error.clone()),
-            _ => Ok(None),
+            _ => Ok(false),
         };
         if let Err(error) = &result
             && (error.is_schema() || error.is_config())
@@ -295,18 +283,9 @@ impl Waiters {
     }
 }
 
-impl Occupied {
-    fn by(row: &Row) -> Occupied {
-        Occupied {
-            holder: row.writer.id().filter(|_| !row.is_released()).map(str::to_string),
-            token: FencingToken::from_timestamp(row.token),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use spindle_protocol::{Observation, Timestamp, Writer};
+    use spindle_protocol::{Observation, Row, Timestamp, Writer};
 
     use super::*;
 
@@ -344,7 +323,7 @@ mod tests {
         waiters.answered(&held(), None, false);
         waiters.settle(at(5));
         assert!(
-            matches!(answer.try_recv(), Ok(Err(NotGranted::Occupied(_)))),
+            matches!(answer.try_recv(), Ok(Err(NotGranted::Occupied))),
             "this one saw the lock held"
         );
     }

@@ -36,14 +36,6 @@ pub(crate) fn request<'a>(
     request.build()
 }
 
-/// The next row, whichever of its columns were asked for.
-pub(crate) async fn stored_row(
-    rows: &mut ResultSet,
-) -> Result<Option<StoredRow>, google_cloud_spanner::Error> {
-    let Some(found) = rows.next().await.transpose()? else { return Ok(None) };
-    decode(&found, &columns(rows)).map(Some)
-}
-
 /// All the rows, whichever of their columns were asked for.
 pub(crate) async fn stored_rows(
     rows: &mut ResultSet,

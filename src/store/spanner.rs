@@ -291,27 +291,30 @@ fn key_set<K: AsRef<str>>(keys: &[K], ranges: &[(String, String)]) -> KeySet {
 
 fn doing(changes: &[(Arc<str>, Change)]) -> String {
     match changes {
-        [(lock, change)] => {
-            let what = match change {
-                Change::Insert { .. } => "insert its row",
-                Change::Takeover { .. } => "take it over",
-                Change::Heartbeat { .. } | Change::KeepWriting { .. } => "heartbeat",
-                Change::Release { .. } | Change::EndWriting { .. } => "release",
-                Change::Mark { .. } => "stand in line",
-                Change::Evict { .. } => "evict its holder",
-                Change::Seize { .. } => "seize it",
-                Change::Remove { .. } => "remove it",
-                Change::NameCount { .. } => "name the count",
-                Change::Fence { .. } => "check a fence",
-                Change::BeginRead { .. } => "begin to read",
-                Change::EndRead { .. } => "end reading",
-                Change::BeginWrite { .. } => "begin to write",
-            };
-            format!("lock `{lock}`: {what}")
-        }
+        [(lock, change)] => format!("lock `{lock}`: {}", doing_what(change)),
         [(_, Change::Heartbeat { .. } | Change::KeepWriting { .. }), ..] => {
             format!("{} locks: heartbeat", changes.len())
         }
         _ => format!("{} locks: begin or release", changes.len()),
+    }
+}
+
+fn doing_what(change: &Change) -> &'static str {
+    match change {
+        Change::Job { term, .. } => doing_what(term),
+        Change::Insert { .. } => "insert its row",
+        Change::Takeover { .. } => "take it over",
+        Change::Heartbeat { .. } | Change::KeepWriting { .. } => "heartbeat",
+        Change::Release { .. } | Change::EndWriting { .. } => "release",
+        Change::Mark { .. } => "stand in line",
+        Change::Evict { .. } => "evict its holder",
+        Change::Seize { .. } => "seize it",
+        Change::Remove { .. } => "remove it",
+        Change::NameCount { .. } => "name the count",
+        Change::FailSlot { .. } => "record a slot as failed",
+        Change::Fence { .. } => "check a fence",
+        Change::BeginRead { .. } => "begin to read",
+        Change::EndRead { .. } => "end reading",
+        Change::BeginWrite { .. } => "begin to write",
     }
 }

@@ -283,16 +283,17 @@ async fn guarded(place: Arc<Place>) -> Case {
 }
 
 async fn once(place: Arc<Place>) -> Case {
-    let (at_least, at_most) = (LEASE * 3, LEASE * 6);
-    // Others of this examination may be in the way for a while.
-    let lock = || place.table().lock("once").start_limit(LEASE * 2);
+    let table = place.table();
+    let slot = table.inspect("once").await?.read_at;
+    let lock = || place.table().lock("once").lease(LEASE);
     let (a, b) = (lock(), lock());
-    let job = |_| async { 7 };
-    let (a, b) =
-        tokio::join!(a.run_once(at_least, at_most, job), b.run_once(at_least, at_most, job));
+    let job = |_| async { Ok::<_, std::convert::Infallible>(7) };
+    let (a, b) = tokio::join!(a.run_once(slot, job), b.run_once(slot, job));
     let ran = |it: &JobOutcome<i32>| usize::from(matches!(it, JobOutcome::Ran(7)));
     let (a, b) = (a?, b?);
     expect(ran(&a) + ran(&b) == 1, format!("{a:?} and {b:?}"))?;
+    let late = lock().run_once(slot, job).await?;
+    expect(matches!(late, JobOutcome::Skipped(_)), format!("a late node: {late:?}"))?;
     Ok(String::new())
 }
 

@@ -80,7 +80,8 @@ async fn whoever_asks_is_told_at_once_what_the_table_lacks() {
         let table = world.table();
         let lock = lock_of(&table, LOCK).build().unwrap();
         let run = async {
-            let once = lock_of(&table, "nightly").run_once(LEASE, LEASE * 2, |_| async {});
+            let once =
+                lock_of(&table, "nightly").run_once(spindle::job::Slot::every(LEASE), |_| async {});
             once.await.map(drop)
         };
         let begun = Instant::now();

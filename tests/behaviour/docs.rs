@@ -19,15 +19,18 @@ fn the_page_on_a_service_quotes_the_example_that_is_tested_here() {
 }
 
 /// Types whose example is that of the item that makes them.
-const SHOWN_BY: [(&str, &str); 25] = [
+const SHOWN_BY: [(&str, &str); 28] = [
     ("Builder", "pub struct Member"),
     ("Checked", "pub struct LockTable"),
     ("Deposed", "pub fn evict"),
     ("Evict", "pub fn evict"),
     ("FencedTransaction", "pub fn transaction"),
     ("History", "pub fn history"),
-    ("JobOutcome", "pub async fn run_once"),
-    ("LastRun", "pub fn last_run"),
+    ("Job", "pub fn job(self)"),
+    ("JobList", "pub fn jobs"),
+    ("JobOutcome", "pub fn run_once"),
+    ("JobRun", "pub async fn finish_in"),
+    ("JobState", "pub fn jobs"),
     ("LockBuilder", "pub fn build"),
     ("LockList", "pub fn list"),
     ("LockState", "pub struct LockTable"),
@@ -47,16 +50,20 @@ const SHOWN_BY: [(&str, &str); 25] = [
     ("WriteGuard", "pub struct RwLock"),
 ];
 /// Types that a user only reads, by their fields, or never names.
-const NEED_NONE: [&str; 12] = [
+const NEED_NONE: [&str; 16] = [
     "Cause",
     "Clock",
     "Contact",
     "Failing",
     "HistoryEnd",
     "Holding",
+    "JobFailure",
     "ReleaseOutcome",
     "Role",
-    "RunState",
+    "Skip",
+    "Skipped",
+    "SlotRecord",
+    "SlotState",
     "TaskResult",
     "TermEnd",
     "Trouble",

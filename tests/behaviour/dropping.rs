@@ -141,6 +141,7 @@ async fn dropping_any_way_to_hold_at_any_await_leaves_no_lock_held_and_no_task()
 async fn dropping_what_runs_a_task_at_any_moment_leaves_no_lock_held_and_no_task() {
     let (world, table, tasks) = slow().await;
     let (mut finished, mut dropped) = (0, 0);
+    let begun = table.inspect(LOCK).await.unwrap().read_at - Duration::from_secs(600);
     for milliseconds in 0..60 {
         let limit = Duration::from_millis(milliseconds);
         let work = |_| sleep(Duration::from_millis(10));
@@ -149,8 +150,8 @@ async fn dropping_what_runs_a_task_at_any_moment_leaves_no_lock_held_and_no_task
 
         world.delete_row(LOCK).await;
         let node = lock_of(&table, LOCK);
-        let (at_least, at_most) = (LEASE, LEASE * 2);
-        let ran = timeout(limit, node.run_once(at_least, at_most, work)).await;
+        let slot = begun + Duration::from_secs(milliseconds);
+        let ran = timeout(limit, node.run_once(slot, |_| sleep(Duration::from_millis(10)))).await;
         settled(&world, tasks, &format!("run_once, dropped after {limit:?}")).await;
         world.delete_row(LOCK).await;
         for ended in [led.is_ok(), ran.is_ok()] {

@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use spindle::health::Role;
+use spindle::job::Slot;
 use spindle::{CancellationToken, Database, LockTable, Spindle, TermChange, TermEnd};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
@@ -223,7 +224,7 @@ fn outside_of_a_runtime_run_and_acquire_are_refused_and_can_be_called_again_insi
         at_once(lock.acquire_within(LEASE)).unwrap_err(),
         at_once(lock.try_acquire()).unwrap_err(),
         at_once(lock.lead(never(), |_| async {})).unwrap_err(),
-        at_once(table.lock(LOCK).run_once(LEASE, LEASE, |_| async {})).unwrap_err(),
+        at_once(table.lock(LOCK).run_once(Slot::every(LEASE), |_| async {})).unwrap_err(),
         at_once(uploads.acquire()).unwrap_err(),
         at_once(uploads.acquire_within(LEASE)).unwrap_err(),
         at_once(uploads.try_acquire()).unwrap_err(),

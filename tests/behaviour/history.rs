@@ -194,20 +194,6 @@ async fn a_term_without_a_heartbeat_ended_before_its_first_and_nothing_more_is_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_cools_down_is_told_with_the_time_until_which_and_that_is_no_vacancy() {
-    let world = World::start().await;
-    let (least, most) = (Duration::from_secs(120), Duration::from_secs(200));
-    let once = world.lock("a").run_once(least, most, |_| async {}).await.unwrap();
-    assert!(matches!(once, spindle::job::JobOutcome::Ran(())));
-    let b = world.elect("b").await;
-    let (terms, ..) = history(&world.table()).await;
-    let Some(Cause::Cooldown { until, .. }) = terms[1].cause else { panic!("{:?}", terms[1]) };
-    assert!(until >= terms[1].token.to_datetime() + least, "{terms:?}");
-    assert!(terms[0].vacancy.unwrap() < LEASE, "{terms:?}");
-    b.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_history_from_a_known_state_tells_the_same_and_reads_one_row_less() {
     let world = World::start().await;
     let table = world.table();

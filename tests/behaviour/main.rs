@@ -32,6 +32,8 @@ mod health;
 mod history;
 mod in_turn;
 mod isolation;
+mod jobs;
+mod jobs_fleet;
 mod latency;
 mod lead;
 mod load;
@@ -42,7 +44,7 @@ mod many;
 mod members;
 mod names;
 mod on_google;
-mod once;
+
 mod outages;
 mod permits;
 mod polls;

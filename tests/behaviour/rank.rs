@@ -245,7 +245,7 @@ async fn what_cannot_be_ranked_is_refused() {
     let ranked = table.lock("job").by_rank(1);
     let refused = ranked.clone().build().unwrap().try_acquire().await.unwrap_err();
     assert!(refused.is_config() && refused.to_string().contains("try_acquire"), "{refused}");
-    let minute = Duration::from_secs(60);
-    let refused = ranked.run_once(minute, minute, |_| async {}).await.unwrap_err();
-    assert!(refused.is_config() && refused.to_string().contains("run_once"), "{refused}");
+    let slot = spindle::job::Slot::every(Duration::from_secs(60));
+    let refused = ranked.run_once(slot, |_| async {}).await.unwrap_err();
+    assert!(refused.is_config() && refused.to_string().contains("no ranks"), "{refused}");
 }

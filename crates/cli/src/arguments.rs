@@ -40,7 +40,11 @@ const RUN_HELP: &str = "\
 The command's environment has SPINDLE_TOKEN, the fencing token, and SPINDLE_LOCK, the lock's name.
 It runs in a process group of its own. Once the lock is lost, the group gets SIGTERM at once and SIGKILL
 shortly before the lease ends. If Spanner or the credentials aren't there yet, `spindle` waits for
-them as for the lock: for --wait, with --once for the start limit, not at all with --try.
+them as for the lock: for --wait, not at all with --try.
+
+With --slot or --every, each slot is run once in the whole fleet, however late a node's schedule is. A
+failure leaves the slot to this node and others after a pause, and so does a node that dies, once its
+lease is over. A node that waits heals that. An older slot than the last one that was started is skipped.
 
 A background process that the command leaves behind lives on after the lock is released: then another
 node may run the same. End it in the command, or pass --end-group. What moves to a process group or
@@ -74,17 +78,19 @@ terminal, resumes it.
 
 Exit codes:
   N        The command's own, if it ended by itself; 128 + N if signal N killed it
-  75       The lock was not to be had: --try found it held, --wait is over, or with --once it came
-           after the start limit; the command was not started. The same if Spanner can't be reached
-           for so long
+  75       The lock was not to be had: --try found it held, or --wait is over; the command was not
+           started. The same if Spanner can't be reached for so long
+  122      The slot is recorded as failed: all its attempts failed, the last one elsewhere. If the last
+           one was here, the code is the command's own
   123      The command ended with 0, but the lock could not be released: others see it as held, for as
            long as the message says. It is tried until then, or until a signal
-  124      The lock was lost, or --once ran out of time, so the command was stopped
+  124      The lock was lost, or --at-most is over, so the command was stopped
   125      `spindle` failed before the command was started: at once for a missing table, column,
            database or instance, for a missing permission, and for --try without Spanner
   126      The command can't be started
   127      There is no such command
-  0        With --once, also if another node runs the job or ran it lately";
+  0        With a slot: it ran here and is recorded as done, or it was skipped, which standard error
+           says: it ran elsewhere, a later one was started, or --skip-if-running found it running";
 
 const SERVE_HELP: &str = "\
   /         The page: who holds what now, and each lock's terms of up to an hour
@@ -102,7 +108,7 @@ password: whoever reaches the address sees everything.";
 const AGENT_HELP: &str = "\
   POST /v1/lead                      Contend for locks: a stream of `gained`, `renewed`, `lost`
   POST /v1/acquire                   Take a lock, and keep it by heartbeats
-  POST /v1/run-once                  Run a job unless another node does, or lately did
+  POST /v1/run-once                  Run a slot of a job, unless it runs or ran elsewhere
   POST /v1/claims/CLAIM/heartbeat    Tell that the client works, and read the deadline
   POST /v1/claims/CLAIM/resign       Give the term up, and contend again
   DELETE /v1/claims/CLAIM            Let go: the lock is released at once
@@ -194,6 +200,11 @@ pub enum Command {
     Permits { name: Option<String> },
     /// Tell who reads, who writes and who waits to write, or list the locks that are read and written.
     Readers { name: Option<String> },
+    /// List the jobs: their last slots, how these stand, by whom, and how long they took.
+    Jobs,
+    /// Look into one job, or forget its record.
+    #[command(subcommand)]
+    Job(JobCommand),
     /// Print the statements that make the table, or that bring an old one up to date.
     Ddl(Ddl),
     /// Make the table, or add the columns that an old one lacks.
@@ -278,6 +289,18 @@ pub struct History {
     pub svg: Option<PathBuf>,
 }
 
+#[derive(Debug, Subcommand)]
+pub enum JobCommand {
+    /// List the slots that the job's row tells, the latest first.
+    Slots { name: String },
+    /// Forget the record of a job that doesn't run: any slot may be run again then. Its lock stays.
+    Rm {
+        name: String,
+        #[command(flatten)]
+        confirmation: Confirmation,
+    },
+}
+
 #[derive(Debug, Args)]
 pub struct Ddl {
     /// For a database of the PostgreSQL dialect.
@@ -329,26 +352,39 @@ pub struct ResignTo {
 pub struct Run {
     pub name: String,
     /// Give up at once if somebody else holds the lock.
-    #[arg(long = "try", conflicts_with_all = ["wait", "once"])]
+    #[arg(long = "try", conflicts_with_all = ["wait", "job"])]
     pub try_only: bool,
-    /// Wait at most this long for the lock; without it, for as long as it takes.
-    #[arg(long, value_parser = wait, value_name = "TIME", conflicts_with = "once")]
+    /// Wait at most this long for the lock, or for the slot to be recorded; without it, for as long as it
+    /// takes.
+    #[arg(long, value_parser = wait, value_name = "TIME")]
     pub wait: Option<Duration>,
-    /// For cron on every node of a fleet: run the command on one of them. No other runs it for at
-    /// least the first time. It is stopped at the latest after the second. For example `50m..2h`.
-    #[arg(long, value_parser = span, value_name = "AT_LEAST..AT_MOST")]
-    pub once: Option<(Duration, Duration)>,
-    /// With --once: do nothing if the lock comes only so long after the start. By default a tenth of
-    /// AT_LEAST, but from 5 s to 10 s.
-    #[arg(long, value_parser = duration, value_name = "TIME", requires = "once")]
-    pub start_limit: Option<Duration>,
+    /// For a schedule on every node of a fleet: run the command once for this slot, on one of them. It is
+    /// the time for which the run was scheduled, in RFC 3339, such as 2026-11-27T02:00:00Z.
+    #[arg(long, value_parser = slot, value_name = "TIME", group = "job")]
+    pub slot: Option<chrono::DateTime<chrono::Utc>>,
+    /// As --slot, for a crontab: the slot is the multiple of this period since 1970 in UTC that is nearest
+    /// to Spanner's time. For example `1h`.
+    #[arg(long, value_parser = duration, value_name = "PERIOD", group = "job")]
+    pub every: Option<Duration>,
+    /// With a slot: start the command so many times at most, on all nodes together. Any exit code but 0 is
+    /// a failure.
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    pub attempts: u32,
+    /// With a slot: pause so long after the first failure; it doubles with each. 10 s by default.
+    #[arg(long, value_parser = duration, value_name = "TIME", requires = "job")]
+    pub retry_pause: Option<Duration>,
+    /// With a slot: stop the command after this long, which is a failure.
+    #[arg(long, value_parser = duration, value_name = "TIME", requires = "job")]
+    pub at_most: Option<Duration>,
+    /// With a slot: end at once if it runs on another node, instead of waiting until it is recorded.
+    #[arg(long, requires = "job")]
+    pub skip_if_running: bool,
     /// Once the command has ended, end what it left running in its process group: SIGTERM, after 5 s
     /// SIGKILL. The lock is held until then.
     #[arg(long)]
     pub end_group: bool,
     /// How long a heartbeat protects the lock; a crash holds it up for so long.
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "10s")]
-    #[arg(conflicts_with = "once")]
     pub lease: Duration,
     /// Id in the table; of host, process and a random part by default.
     #[arg(long)]
@@ -359,6 +395,13 @@ pub struct Run {
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,
+}
+
+impl Run {
+    /// Returns the slot that it is for, if it is for one.
+    pub fn slot(&self) -> Option<spindle::job::Slot> {
+        self.slot.map(Into::into).or(self.every.map(spindle::job::Slot::every))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -449,15 +492,9 @@ fn wait(text: &str) -> Result<Duration, String> {
     Ok(wait)
 }
 
-fn span(text: &str) -> Result<(Duration, Duration), String> {
-    let Some((least, most)) = text.split_once("..") else {
-        return Err("expected AT_LEAST..AT_MOST, for example 50m..2h".to_string());
-    };
-    let (least, most) = (duration(least)?, duration(most)?);
-    if least > most {
-        return Err("expected AT_LEAST no longer than AT_MOST, for example 50m..2h".to_string());
-    }
-    Ok((least, most))
+fn slot(text: &str) -> Result<chrono::DateTime<chrono::Utc>, String> {
+    let said = |error| format!("{error}; write for example 2026-11-27T02:00:00Z");
+    chrono::DateTime::parse_from_rfc3339(text).map(|it| it.to_utc()).map_err(said)
 }
 
 #[cfg(test)]
@@ -472,11 +509,8 @@ mod tests {
     }
 
     #[test]
-    fn a_span_has_two_ends_with_units() {
-        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-        assert_eq!(span("50m..2h"), Ok((minutes(50), minutes(120))));
-        assert!(span("50m").unwrap_err().contains("AT_LEAST..AT_MOST"));
-        assert!(span("50..2h").unwrap_err().contains("500ms"));
-        assert!(span("2h..50m").unwrap_err().contains("no longer than AT_MOST"));
+    fn a_slot_is_a_time_of_any_zone() {
+        assert_eq!(slot("2026-10-25T02:30:00+01:00"), slot("2026-10-25T01:30:00Z"));
+        assert!(slot("02:30").unwrap_err().contains("2026-11-27T02:00:00Z"));
     }
 }

@@ -24,6 +24,7 @@ pub enum Code {
     NoDatabase = 7,
     Denied = 8,
     NotAcquired = 75,
+    Failed = 122,
     Unreleased = 123,
     Stopped = 124,
     NotStarted = 125,

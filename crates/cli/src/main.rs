@@ -10,6 +10,7 @@ mod confirm;
 mod drawing;
 mod failure;
 mod fleets;
+mod jobs;
 mod log;
 mod output;
 mod place;

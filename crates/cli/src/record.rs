@@ -218,14 +218,9 @@ fn next(state: &LockState) -> String {
 }
 
 /// Returns true if the holder's next heartbeat should have come by now.
-///
-/// None is due of a term that has had none: a scheduled job sends none in all of its lease.
 pub fn is_late(lock: &LockState) -> bool {
-    let (Some(lease), Some(age)) = (lock.lease, lock.heartbeat_age) else { return false };
-    let since = lock.since().and_then(|since| (lock.read_at - since).to_std().ok());
-    let has_come = since.is_some_and(|since| age < since);
     // One comes each third of the lease by default, and each half at the latest.
-    has_come && age > lease / 3 * 2
+    lock.lease.zip(lock.heartbeat_age).is_some_and(|(lease, age)| age > lease / 3 * 2)
 }
 
 fn milliseconds(milliseconds: u128) -> String {

@@ -35,6 +35,8 @@ mod exits_long;
 mod fleets;
 #[path = "program/hostile.rs"]
 mod hostile;
+#[path = "program/jobs.rs"]
+mod jobs;
 #[path = "program/on_google.rs"]
 mod on_google;
 #[path = "program/on_socket.rs"]

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use crate::fleet::Count;
+use crate::job::{self, RecordChange};
 use crate::line::{self, Place};
 use crate::{
     Act, Cell, Column, Rejection, Row, Seen, StoredRow, Succession, TermId, Write, WriteKind,
@@ -83,6 +84,19 @@ pub enum Change {
         seen: Option<Row>,
         /// The count.
         count: Count,
+    },
+    /// Begins or ends a term of a job together with the record of its slot, which stands in the job's
+    /// own row. Of a fence, the caller's own writes are the end.
+    Job {
+        /// The begin, the release or the fence.
+        term: Box<Change>,
+        /// The change of the record.
+        record: RecordChange,
+    },
+    /// Records the last slot of a job as failed, since its last start was lost.
+    FailSlot {
+        /// The job's row as it was seen.
+        seen: Row,
     },
     /// Writes nothing: the condition of a fenced write of the term.
     Fence {
@@ -231,6 +245,12 @@ impl Change {
             Change::Remove { takeovers, .. } => {
                 Reads { keys: lock_and(takeovers), columns: REMOVE }
             }
+            Change::Job { term, record } => {
+                let mut reads = term.reads(lock);
+                reads.keys.push(record.key().to_string());
+                Reads { columns: job::columns(term, record), ..reads }
+            }
+            Change::FailSlot { .. } => Reads { keys: lock_and(&[]), columns: HEARTBEAT },
             Change::BeginRead { writer_row, .. } => {
                 Reads { keys: lock_and(std::slice::from_ref(writer_row)), columns: HEARTBEAT }
             }
@@ -302,6 +322,13 @@ impl Change {
                 let kind = if seen.is_some() { WriteKind::Update } else { WriteKind::Insert };
                 Ok(vec![free(lock, kind, &count.to_writer(), None, None)])
             }
+            Change::Job { term, record } => {
+                let mut writes = term.judge(lock, found)?;
+                let job_row = row(record.key());
+                writes.extend(term.judge_record(record, job_row)?);
+                Ok(writes)
+            }
+            Change::FailSlot { seen } => job::given_up(lock, lock_row, seen),
             Change::Fence { term } => term.check(lock_row).map(|()| Vec::new()),
             Change::BeginRead { .. }
             | Change::EndRead { .. }
@@ -309,6 +336,26 @@ impl Change {
             | Change::KeepWriting { .. }
             | Change::EndWriting { .. } => self.judge_shared(lock, found),
         }
+    }
+
+    /// Returns the writer of the term that it begins or ends, or is a condition of.
+    fn writer(&self) -> Option<&Writer> {
+        match self {
+            Change::Insert { writer, .. } | Change::Takeover { writer, .. } => Some(writer),
+            Change::Release { term, .. } | Change::Fence { term } => Some(&term.writer),
+            _ => None,
+        }
+    }
+
+    /// Returns the writes to the record that goes along with the begin, the end or the fence of a term.
+    fn judge_record(
+        &self,
+        record: &RecordChange,
+        job_row: Option<&StoredRow>,
+    ) -> Result<Vec<Write>, Rejection> {
+        let writer = self.writer().ok_or_else(|| changed(job_row))?;
+        let strict = matches!(self, Change::Fence { .. });
+        record.judge(writer, job_row, strict)
     }
 
     /// As [`judge`](Change::judge), for a lock that many read.
@@ -382,7 +429,7 @@ impl TermId {
 }
 
 /// Refuses a row that is not as it was observed, or not as absent.
-fn unchanged(found: Option<&StoredRow>, seen: Option<&Row>) -> Result<(), Rejection> {
+pub(crate) fn unchanged(found: Option<&StoredRow>, seen: Option<&Row>) -> Result<(), Rejection> {
     let same = match (found, seen) {
         (Some(found), Some(seen)) => found.row().is_same_heartbeat(seen),
         (None, None) => true,
@@ -391,7 +438,7 @@ fn unchanged(found: Option<&StoredRow>, seen: Option<&Row>) -> Result<(), Reject
     if same { Ok(()) } else { Err(changed(found)) }
 }
 
-fn changed(found: Option<&StoredRow>) -> Rejection {
+pub(crate) fn changed(found: Option<&StoredRow>) -> Rejection {
     Rejection::Changed(found.map(StoredRow::row).map(Seen::from))
 }
 

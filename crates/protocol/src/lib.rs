@@ -23,6 +23,7 @@ mod cells;
 mod change;
 pub mod fleet;
 mod instance;
+pub mod job;
 pub mod line;
 pub mod permits;
 mod row;

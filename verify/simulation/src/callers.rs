@@ -1,11 +1,12 @@
 //! Those who hold a lock by the library's own ways: `acquire`, `try_acquire`, `lead`, `run_once`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use google_cloud_spanner::client::DatabaseClient;
 use rand::RngExt as _;
-use spindle::job::JobOutcome;
+use spindle::job::{JobOutcome, JobRun, Slot};
 use spindle::{CancellationToken, Guard, LockTable, Spindle, Term, simulation};
 use spindle_judge::Outcome;
 use tokio::time::sleep;
@@ -15,6 +16,9 @@ use crate::machine::Clocks;
 use crate::plan::{CallerPlan, NIGHTLY};
 use crate::told;
 use crate::world::World;
+
+/// So many times a slot is started.
+const ATTEMPTS: u32 = 3;
 
 /// One process of them; its clones are others in the same process, with the same handle.
 #[derive(Clone)]
@@ -135,25 +139,44 @@ impl Caller {
     }
 
     async fn run_once(&self) {
-        let at_most = self.world.plan.longest_lease();
-        // The same for all, so that it is known how far apart two runs must be.
-        let at_least = at_most / 2;
         let (world, client) = (Arc::clone(&self.world), self.client.clone());
-        let time = self.some_time(1.5);
+        let period = (self.world.plan.longest_lease() * 2).max(Duration::from_secs(1));
+        let (time, limit) = (self.some_time(1.5), self.some_time(6.0));
         let clock = simulation::clock(Arc::clone(&self.clocks) as _);
-        let run = (self.table.lock(NIGHTLY).id(self.plan.member.id.as_str()).clock(clock))
-            .run_once(at_least, at_most, move |term: Term| async move {
-                world.checks().run_began(&term, at_least);
-                let _work = go_to_work(&world, &term);
-                work(&world, &client, &term, time).await;
-            });
-        match run.await {
-            Ok(JobOutcome::Ran(()) | JobOutcome::Unreleased { .. }) => {
-                self.world.saw(CoverageGoal::RanOnce)
+        let job = (self.table.lock(NIGHTLY).id(self.plan.member.id.as_str()).clock(clock))
+            .lease(self.plan.member.timing.lease)
+            .job()
+            .attempts(ATTEMPTS)
+            .retry_pause(time);
+        let started = Arc::new(AtomicI64::default());
+        let slot = Arc::clone(&started);
+        let task = move |run: JobRun| {
+            let (world, client, slot) = (Arc::clone(&world), client.clone(), Arc::clone(&slot));
+            async move {
+                world.checks().run_began(&run, ATTEMPTS);
+                slot.store(run.slot().timestamp_nanos_opt().unwrap_or_default(), Ordering::SeqCst);
+                if run.start() > 1 {
+                    world.saw(CoverageGoal::RanAgain);
+                }
+                let fails = world.random(|random| random.random_bool(0.3));
+                let _work = go_to_work(&world, &run);
+                work(&world, &client, &run, time).await;
+                if fails { Err("no ink") } else { Ok(()) }
             }
-            Ok(JobOutcome::Skipped(_)) => self.world.saw(CoverageGoal::SkippedRun),
-            Ok(JobOutcome::Overran(_)) => self.world.saw(CoverageGoal::Overran),
-            Ok(_) | Err(_) => {}
+        };
+        let slot = Slot::every(period);
+        tokio::select! {
+            ran = job.run_once(slot, task) => match ran {
+                Ok(JobOutcome::Ran(())) => {
+                    self.world.checks().run_is_done(started.load(Ordering::SeqCst));
+                    self.world.saw(CoverageGoal::RanOnce);
+                }
+                Ok(JobOutcome::Skipped(_)) => self.world.saw(CoverageGoal::SkippedRun),
+                Ok(JobOutcome::Failed(_)) => self.world.saw(CoverageGoal::RanInVain),
+                Ok(_) | Err(_) => {}
+            },
+            // Dropping it stops the task, too.
+            () = self.world.wait_in_fault_phase(limit) => {}
         }
     }
 }

@@ -99,12 +99,14 @@ pub enum CoverageGoal {
     Tried,
     /// A task was run while its process led.
     Led,
-    /// A scheduled job ran.
+    /// A slot of a job ran, and its end was recorded.
     RanOnce,
-    /// One was skipped, for another had it or had just run it.
+    /// One was skipped, for another had run it or a later one.
     SkippedRun,
-    /// One was stopped, for its time was over.
-    Overran,
+    /// One was started again.
+    RanAgain,
+    /// One was recorded as failed.
+    RanInVain,
     /// A holder was seen by `inspect`.
     Inspected,
     /// Locks were listed.

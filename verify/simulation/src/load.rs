@@ -74,6 +74,7 @@ impl Kind {
     /// Returns the kind of a transaction; none for heartbeats.
     fn of(change: &Change) -> Option<Kind> {
         match change {
+            Change::Job { term, .. } => Kind::of(term),
             Change::Heartbeat { .. } | Change::KeepWriting { .. } => None,
             Change::Insert { .. }
             | Change::Takeover { .. }
@@ -241,7 +242,7 @@ impl Loads {
         changes: &[(Arc<str>, Change)],
     ) -> Option<Asking> {
         let kind = changes.iter().find_map(|(_, change)| Kind::of(change))?;
-        let row = |(lock, change): &(Arc<str>, Change)| match change {
+        let row = |(lock, change): &(Arc<str>, Change)| match of_the_term(change) {
             // Each reader has a row of its own.
             Change::BeginRead { writer_row, .. } => writer_row.clone(),
             Change::Insert { writer, .. } | Change::Takeover { writer, .. } => {
@@ -250,6 +251,14 @@ impl Loads {
             _ => lock.to_string(),
         };
         Some(self.read(line, kind, changes.iter().map(row).collect()))
+    }
+}
+
+/// Returns the change of the term, which a job's record goes along with.
+fn of_the_term(change: &Change) -> &Change {
+    match change {
+        Change::Job { term, .. } => term,
+        change => change,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The claims of all clients: who may let go of what, and whose turn it is to end.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
@@ -26,6 +27,8 @@ pub struct Claim {
     /// When the client was heard last.
     heard: watch::Sender<Instant>,
     term: Mutex<Option<Term>>,
+    /// True if the client said that the run of its job has failed.
+    has_failed: AtomicBool,
     /// The client's stream of events, if it has one.
     events: Option<mpsc::WeakSender<Event>>,
 }
@@ -95,6 +98,15 @@ impl Claim {
         self.heard.send_replace(Instant::now());
     }
 
+    /// Notes that the run of a job has failed, before it lets go.
+    pub fn fails(&self) {
+        self.has_failed.store(true, Ordering::Release);
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
+    }
+
     /// Lets go, and says what came of it.
     pub async fn let_go(&self) -> &'static str {
         let (released, outcome) = oneshot::channel();
@@ -149,6 +161,7 @@ impl Claims {
             orders,
             heard,
             term: Mutex::default(),
+            has_failed: AtomicBool::new(false),
             events: events.map(mpsc::Sender::downgrade),
         });
         let mut inner = self.inner();

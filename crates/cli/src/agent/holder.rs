@@ -4,22 +4,21 @@
 //! still work: its lock is not released, and the lease runs out. Where the client asks for it, its lock is
 //! released once the kernel says that its process is gone.
 
-use std::future::ready;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse::Event;
 use serde::Serialize;
-use spindle::job::JobOutcome;
+use spindle::job::{JobOutcome, JobRun};
 use spindle::operate::ExitedInstance;
-use spindle::{Guard, LockBuilder, ReleaseOutcome, Spindle, Term};
-use tokio::sync::{mpsc, oneshot};
+use spindle::{Guard, ReleaseOutcome, Spindle, Term};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::claims::{Claimed, Released};
 use super::event::{Ended, Told, Waiting};
 use super::exits::Client;
+use super::job_call::{JobCall, Running, Start};
 use crate::serve::answers;
 
 /// Holds, or contends, for one client.
@@ -67,40 +66,6 @@ impl Over {
             let _ = released.send("ended_before");
         }
         reason
-    }
-}
-
-type Outcome = spindle::Result<JobOutcome<Option<Released>>>;
-
-/// A run of a job, for which the client does the work.
-pub struct Run {
-    running: Pin<Box<dyn Future<Output = Outcome> + Send>>,
-    begun: oneshot::Receiver<Term>,
-    end: oneshot::Sender<Released>,
-}
-
-impl Run {
-    /// Asks for a run. Settings that can't work are refused before anything is sent.
-    pub async fn begin(
-        lock: LockBuilder,
-        at_least: Duration,
-        at_most: Duration,
-    ) -> spindle::Result<Run> {
-        let (begin, begun) = oneshot::channel();
-        let (end, ended) = oneshot::channel();
-        let job = move |term: Term| async move {
-            // The receiver lives longer than the job.
-            let _ = begin.send(term);
-            ended.await.ok()
-        };
-        let mut running: Pin<Box<dyn Future<Output = Outcome> + Send>> =
-            Box::pin(lock.run_once(at_least, at_most, job));
-        let running = tokio::select! {
-            biased;
-            outcome = &mut running => Box::pin(ready(Ok(outcome?))),
-            () = ready(()) => running,
-        };
-        Ok(Run { running, begun, end })
     }
 }
 
@@ -217,72 +182,89 @@ impl Holder {
         });
     }
 
-    /// Runs a job under this id: from `gained` until the client lets go, or until its time is over.
-    pub async fn run_once(mut self, run: Run, id: String) {
+    /// Runs a slot of a job under this id: the client works from each `gained` until it lets go or is told
+    /// `lost`.
+    pub async fn run_once(mut self, call: JobCall, id: String) {
         self.waits(&id);
-        let Run { mut running, begun, end } = run;
+        let JobCall { mut running, mut begun, cancel } = call;
         let ending = self.claimed.claims.ending.clone();
-        let term = tokio::select! {
-            biased;
-            Ok(term) = begun => term,
-            over = self.over() => return self.ended(over.without_term(), None),
-            () = ending.cancelled() => return self.ended(Over::Ending.without_term(), None),
-            outcome = &mut running => return self.ran(outcome),
+        let outcome = loop {
+            let start = tokio::select! {
+                biased;
+                Some(start) = begun.recv() => start,
+                over = self.over() => return self.ended(over.without_term(), None),
+                () = ending.cancelled() => return self.ended(Over::Ending.without_term(), None),
+                outcome = &mut running => break outcome,
+            };
+            let Some(over) = self.works(&start.run).await else {
+                // Others run the slot, or this client once more.
+                drop(start.end);
+                continue;
+            };
+            self.claimed.claim.set_term(None);
+            cancel.cancel();
+            return self.end_run(start, over, running).await;
         };
-        self.gained(&term);
-        match self.let_go(&term).await {
-            Some(released) => {
-                self.claimed.claim.set_term(None);
-                // If the job was stopped meanwhile, the answer says so.
-                let _ = end.send(released);
-            }
-            None => {
-                self.lost(&term);
-                drop(end);
-            }
-        }
-        self.ran(running.await);
-    }
-
-    /// Waits until the client of a job lets go; nothing if its time is over before.
-    ///
-    /// Nobody knows whether a client that is gone or silent still works. So its run is kept for as
-    /// long as it may take, or until it is heard of after all.
-    async fn let_go(&mut self, term: &Term) -> Option<Released> {
-        let over = tokio::select! {
-            biased;
-            () = term.cancelled() => return None,
-            over = self.over() => over,
-        };
-        if let Over::LetGo(released) = over {
-            return Some(released);
-        }
-        say_lapses(term, &over);
-        tokio::select! {
-            biased;
-            () = term.cancelled() => None,
-            released = self.claimed.orders.recv() => released,
-        }
-    }
-
-    fn ran(&mut self, outcome: Outcome) {
         let (reason, detail) = match outcome {
-            Ok(JobOutcome::Ran(Some(released))) => {
-                self.claimed.claims.counted(|counts| counts.released += 1);
-                let _ = released.send("released");
-                ("released", None)
-            }
-            Ok(JobOutcome::Unreleased { returned: Some(released), held_for, .. }) => {
-                self.claimed.claims.counted(|counts| counts.released += 1);
-                let _ = released.send("unacknowledged");
-                ("released", Some(format!("unacknowledged: held for another {held_for:.0?}")))
-            }
-            Ok(JobOutcome::Skipped(run)) => ("skipped", run.map(|run| run.to_string())),
-            Ok(JobOutcome::TooLate { .. }) => ("too_late", None),
-            Ok(_) => ("overran", None),
+            Ok(JobOutcome::Skipped(skipped)) => ("skipped", Some(skipped.to_string())),
+            Ok(JobOutcome::Failed(failure)) => ("failed", Some(failure.to_string())),
+            Ok(_) => ("released", None),
             Err(error) => ("failed", Some(error.to_string())),
         };
         self.ended(reason, detail);
+    }
+
+    /// Tells of one start, until its term is lost, or until this says why the claim is over.
+    async fn works(&mut self, run: &JobRun) -> Option<Over> {
+        let mut is_told = false;
+        loop {
+            // Before the deadline is read, so that no later one is missed.
+            let renewed = run.renewed();
+            if is_told {
+                self.tell("renewed", &Told::renewed(run));
+            } else {
+                self.gained(run);
+            }
+            is_told = true;
+            tokio::select! {
+                biased;
+                () = run.cancelled() => {
+                    self.lost(run);
+                    return None;
+                }
+                over = self.over() => return Some(over),
+                () = renewed => {}
+            }
+        }
+    }
+
+    /// Ends a start, and with it the call. Nobody knows whether a client that is gone or silent still works:
+    /// its lease runs out, and then others run the slot.
+    async fn end_run(mut self, start: Start, over: Over, running: Running) {
+        let reason = over.reason();
+        let Over::LetGo(released) = over else {
+            say_lapses(&start.run, &over);
+            self.claimed.claims.counted(|counts| counts.lapsed += 1);
+            start.run.lapse();
+            drop(start.end);
+            // What it says is known.
+            let _ = running.await;
+            return self.ended(reason, None);
+        };
+        let has_failed = self.claimed.claim.has_failed();
+        // A run that was stopped meanwhile says so below.
+        let _ = start.end.send(!has_failed);
+        let (told, detail) = match running.await {
+            Ok(JobOutcome::Ran(())) => ("released", None),
+            Err(error) if has_failed && error.is_task_failure() => ("released", None),
+            Ok(JobOutcome::Failed(failure)) => ("released", Some(failure.record.to_string())),
+            Ok(other) => ("ended_before", Some(format!("{other:?}"))),
+            Err(error) => ("ended_before", Some(error.to_string())),
+        };
+        self.claimed.claims.counted(|counts| counts.released += 1);
+        // A client that waits no more needs no answer.
+        let _ = released.send(told);
+        self.ended(if has_failed { "failed" } else { reason }, detail);
     }
 
     /// Waits until the claim is over. Cancellation safe.

@@ -7,6 +7,7 @@ mod elector;
 mod event;
 mod exits;
 mod holder;
+mod job_call;
 mod probes;
 mod request;
 mod routes;

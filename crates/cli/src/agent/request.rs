@@ -6,8 +6,10 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
+use spindle::job::{Job, Slot};
 use spindle::{LockBuilder, LockTable};
 use tokio::time::timeout;
 
@@ -88,14 +90,43 @@ pub struct Acquire {
 #[derive(Debug, Deserialize)]
 pub struct RunOnce {
     pub lock: String,
-    #[serde(deserialize_with = "duration")]
-    pub at_least: Duration,
-    #[serde(deserialize_with = "duration")]
-    pub at_most: Duration,
+    /// The time for which the run was scheduled.
+    #[serde(default, deserialize_with = "time_or_none")]
+    slot: Option<DateTime<Utc>>,
+    /// The period of the schedule, in its place.
     #[serde(default, deserialize_with = "duration_or_none")]
-    pub start_limit: Option<Duration>,
+    every: Option<Duration>,
+    attempts: Option<u32>,
+    #[serde(default, deserialize_with = "duration_or_none")]
+    retry_pause: Option<Duration>,
+    #[serde(default, deserialize_with = "duration_or_none")]
+    at_most: Option<Duration>,
+    #[serde(default)]
+    skip_if_running: bool,
     #[serde(flatten)]
     pub settings: Settings,
+}
+
+impl RunOnce {
+    /// Returns the job and its slot.
+    pub fn job(&self, lock: LockBuilder) -> Result<(Job, Slot)> {
+        let slot = match (self.slot, self.every) {
+            (Some(slot), None) => slot.into(),
+            (None, Some(period)) => Slot::every(period),
+            _ => return Err(bad("slot: name it, or the period of the schedule as `every`")),
+        };
+        let mut job = lock.job();
+        if let Some(attempts) = self.attempts {
+            job = job.attempts(attempts);
+        }
+        if let Some(pause) = self.retry_pause {
+            job = job.retry_pause(pause);
+        }
+        if let Some(limit) = self.at_most {
+            job = job.at_most(limit);
+        }
+        Ok((if self.skip_if_running { job.skip_if_running() } else { job }, slot))
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -212,4 +243,14 @@ fn duration_or_none<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<Option<Duration>, D::Error> {
     duration(deserializer).map(Some)
+}
+
+fn time_or_none<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<DateTime<Utc>>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let time = DateTime::parse_from_rfc3339(&text).map_err(|error| {
+        D::Error::custom(format!("`{text}`: {error}; write for example 2026-11-27T02:00:00Z"))
+    })?;
+    Ok(Some(time.to_utc()))
 }

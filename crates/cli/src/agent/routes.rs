@@ -21,7 +21,8 @@ use super::claims::{Claims, is_ending};
 use super::deadline::Deadline;
 use super::elector::Elector;
 use super::event::FenceParts;
-use super::holder::{Holder, Run};
+use super::holder::Holder;
+use super::job_call::JobCall;
 use super::probes::{self, Probes};
 use super::request::{
     Acquire, LOCKS_MAX, Lead, Refusal, Resign, Result, RunOnce, WAIT_MAX, bad, read,
@@ -177,32 +178,27 @@ async fn acquire(
     })
 }
 
-/// Runs a job unless another node does, or lately did; the client runs it once it is told.
+/// Runs a slot of a job, unless it runs or ran elsewhere; the client does the work once it is told.
 async fn run_once(
     State(shared): State<Shared>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response> {
     let asked: RunOnce = read(&headers, body).await?;
-    if asked.settings.lease.is_some() {
-        return Err(bad("lease: a run has none, since it is over after at_most"));
-    }
     if asked.settings.names_exit() {
-        return Err(bad("on_exit: a run is kept for at_most, or until its claim is deleted"));
+        return Err(bad("on_exit: a run has none; its lease runs out, and others run its slot"));
     }
-    let mut lock = asked.settings.builder(&shared.claims.table, &asked.lock)?;
-    if let Some(limit) = asked.start_limit {
-        lock = lock.start_limit(limit);
-    }
+    let lock = asked.settings.builder(&shared.claims.table, &asked.lock)?;
     let id = lock.clone().build()?.id().to_string();
+    let (job, slot) = asked.job(lock.id(&id))?;
     shared.has_started().await?;
     let permit = shared.waits()?;
     let (sender, events) = mpsc::channel(BACKLOG);
     let heartbeat_timeout = asked.settings.heartbeat_timeout(true)?;
     let claimed = shared.claims.claim(&asked.lock, None, Some(&sender))?;
     let holder = Holder::new(claimed, heartbeat_timeout, Some(sender.clone()));
-    let run = Run::begin(lock.id(&id), asked.at_least, asked.at_most).await?;
-    tokio::spawn(holder.run_once(run, id));
+    let call = JobCall::begin(job, slot).await?;
+    tokio::spawn(holder.run_once(call, id));
     Ok(stream(events, permit))
 }
 
@@ -218,8 +214,20 @@ async fn heartbeat(State(shared): State<Shared>, Path(secret): Path<String>) -> 
     ))
 }
 
-async fn release(State(shared): State<Shared>, Path(secret): Path<String>) -> Result<Response> {
-    let outcome = shared.claims.find(&secret)?.let_go().await;
+async fn release(
+    State(shared): State<Shared>,
+    Path(secret): Path<String>,
+    Query(asked): Query<Vec<(String, String)>>,
+) -> Result<Response> {
+    let claim = shared.claims.find(&secret)?;
+    for (key, outcome) in &asked {
+        match (&**key, &**outcome) {
+            ("outcome", "done") => {}
+            ("outcome", "failed") => claim.fails(),
+            _ => return Err(bad("outcome: write `done` or `failed`, of the run of a job")),
+        }
+    }
+    let outcome = claim.let_go().await;
     Ok(answer(StatusCode::OK, &json!({ "outcome": outcome })))
 }
 

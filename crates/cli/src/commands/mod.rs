@@ -6,11 +6,13 @@ mod doctor;
 mod fleet;
 pub mod history;
 mod inspect;
+mod jobs;
 mod pages;
 mod process;
 mod remove;
 mod resize;
 mod run;
+mod run_slot;
 mod schema;
 mod shards;
 mod watch;
@@ -18,7 +20,7 @@ mod watch;
 use std::process::ExitCode;
 
 use crate::agent;
-use crate::arguments::{Arguments, Command, ResignTo};
+use crate::arguments::{Arguments, Command, JobCommand, ResignTo};
 use crate::failure::Result;
 use crate::output::Output;
 use crate::place::Place;
@@ -44,6 +46,11 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
         }
         Command::Permits { name } => fleet::permits(&reach().await?, &out, name.as_deref()).await,
         Command::Readers { name } => fleet::readers(&reach().await?, &out, name.as_deref()).await,
+        Command::Jobs => jobs::jobs(&reach().await?, &out).await,
+        Command::Job(JobCommand::Slots { name }) => jobs::slots(&reach().await?, &out, &name).await,
+        Command::Job(JobCommand::Rm { name, confirmation }) => {
+            jobs::remove(&reach().await?, &out, &name, &confirmation).await
+        }
         Command::Ddl(ddl) => schema::ddl(&out, &ddl, &common.table),
         Command::Init => {
             let endpoint = common.admin_endpoint.as_deref();

@@ -1,18 +1,14 @@
 //! `run`: hold a lock, and run a command under it.
 
-use std::pin::pin;
 use std::process::{ExitCode, ExitStatus};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use spindle::job::JobOutcome;
-use spindle::{
-    CancellationToken, Guard, LockBuilder, LockState, LockTable, ReleaseOutcome, Spindle, Term,
-};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use spindle::{Guard, LockBuilder, LockState, LockTable, ReleaseOutcome, Spindle, Term};
+use tokio::time::{sleep, timeout};
 
 use super::process::{Group, exit_code, not_started};
+use super::run_slot::run_slot;
 use crate::arguments::{Common, Run};
 use crate::failure::{Code, Failure, Result};
 use crate::log;
@@ -31,8 +27,11 @@ const RELEASE_MAX: Duration = Duration::from_secs(15);
 /// How long a release is waited for after a signal that asks this program to end.
 const RELEASE_AFTER_SIGNAL: Duration = Duration::from_secs(5);
 
+/// How long the library leaves a job to stop, unless the lease is shorter.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
 /// How the command ended.
-enum End {
+pub(super) enum End {
     /// By itself.
     Exited(ExitStatus),
     /// After it was told to stop because the lock was lost.
@@ -68,8 +67,8 @@ pub async fn run(common: &Common, run: Run) -> Result<ExitCode> {
         lock = lock.id(id);
     }
     let name = run.name.clone();
-    let ended = match run.once {
-        Some(span) => once(lock, run, span, &mut signals).await,
+    let ended = match run.slot() {
+        Some(slot) => run_slot(lock, run, slot, &mut signals).await,
         None => hold(lock, run, &mut signals).await,
     };
     // What was held is released by now. An attempt may be under way.
@@ -77,39 +76,27 @@ pub async fn run(common: &Common, run: Run) -> Result<ExitCode> {
         log::complain(&format!("lock `{name}` may not be released; then its lease runs out"));
     }
     ended.map_err(|failure| match failure.code() {
-        Code::NotAcquired | Code::Stopped | Code::Unreleased => failure,
+        Code::NotAcquired | Code::Failed | Code::Stopped | Code::Unreleased => failure,
         _ => failed(failure),
     })
 }
 
 /// Returns how long the run waits for Spanner, if it isn't there: as long as it would for the lock.
 fn patience(run: &Run) -> Duration {
-    match (run.try_only, run.once) {
-        (true, _) => Duration::ZERO,
-        (false, Some(span)) => start_limit(run, span),
-        (false, None) => run.wait.unwrap_or(Duration::MAX),
-    }
+    if run.try_only { Duration::ZERO } else { run.wait.unwrap_or(Duration::MAX) }
 }
 
-/// Returns the start limit of a job, which is the library's own unless another one is named.
-fn start_limit(run: &Run, (at_least, at_most): (Duration, Duration)) -> Duration {
-    let usual = (at_least / 10).clamp(Duration::from_secs(5), Duration::from_secs(10));
-    run.start_limit.unwrap_or(usual.min(at_most))
-}
-
-/// Returns the run with what is left of its limits after a wait for Spanner.
+/// Returns the run with what is left of its limit after a wait for Spanner.
 fn after(mut run: Run, waited: Duration) -> Run {
-    if waited.is_zero() {
-        return run;
+    if !waited.is_zero() {
+        let left = |limit: Duration| limit.saturating_sub(waited).max(Duration::from_millis(1));
+        run.wait = run.wait.map(left);
     }
-    let left = |limit: Duration| limit.saturating_sub(waited).max(Duration::from_millis(1));
-    run.wait = run.wait.map(left);
-    run.start_limit = run.once.map(|span| left(start_limit(&run, span)));
     run
 }
 
 fn not_reached(run: &Run, limit: Duration, failure: &Failure) -> Failure {
-    let what = if run.once.is_some() { "job" } else { "lock" };
+    let what = if run.slot().is_some() { "job" } else { "lock" };
     let text = format!("{what} `{}`: Spanner was not reached within {limit:?}", run.name);
     Failure::new(Code::NotAcquired, format!("{text}: {failure}"))
 }
@@ -184,72 +171,8 @@ async fn acquire(lock: &Spindle, run: &Run) -> Result<Guard> {
     })
 }
 
-async fn once(
-    mut lock: LockBuilder,
-    run: Run,
-    (at_least, at_most): (Duration, Duration),
-    signals: &mut Signals,
-) -> Result<ExitCode> {
-    if let Some(limit) = run.start_limit {
-        lock = lock.start_limit(limit);
-    }
-    let name = run.name.clone();
-    let (forward, mut forwarded) = Signals::sent_on();
-    let begun = CancellationToken::new();
-    // Set once the command has ended: what is left of the time then, and when that was.
-    let left = Arc::<OnceLock<(Duration, Instant)>>::default();
-    let (begins, ends) = (begun.clone(), Arc::clone(&left));
-    let job = move |term: Term| async move {
-        begins.cancel();
-        let end = under(&term, &run, &mut forwarded).await;
-        // Nobody else sets it.
-        let _ = ends.set((term.remaining(), Instant::now()));
-        conclude(&run, end?)
-    };
-    let mut running = pin!(lock.run_once(at_least, at_most, job));
-    let mut told: Option<Instant> = None;
-    let outcome = loop {
-        let gives_up = told.map_or_else(Instant::now, |told| told + RELEASE_AFTER_SIGNAL);
-        tokio::select! {
-            biased;
-            outcome = &mut running => break outcome?,
-            () = sleep_until(gives_up), if told.is_some() => {
-                let (left, at) = left.get().copied().unwrap_or((Duration::ZERO, gives_up));
-                let held_for = left.saturating_sub(at.elapsed());
-                return unreleased(&name, held_for, Ok(ExitCode::SUCCESS));
-            }
-            signal = signals.next() => {
-                if left.get().is_some() {
-                    told = told.or_else(|| signal.asks_to_end().then(Instant::now));
-                } else if begun.is_cancelled() {
-                    // Nobody needs it once the command has ended.
-                    let _ = forward.send(signal);
-                } else if signal.asks_to_end() {
-                    return Ok(killed_by(signal));
-                }
-            }
-        }
-    };
-    match outcome {
-        JobOutcome::Ran(code) => code,
-        JobOutcome::Unreleased { returned, held_for, .. } => unreleased(&name, held_for, returned),
-        JobOutcome::Skipped(last) => {
-            let last = last.map_or_else(|| "by another node".to_string(), |last| last.to_string());
-            log::complain(&format!("job `{name}`: skipped: {last}"));
-            Ok(ExitCode::SUCCESS)
-        }
-        JobOutcome::TooLate { after, .. } => {
-            let text = format!(
-                "job `{name}`: never started: the lock came only {after:.1?} after the start"
-            );
-            Err(Failure::new(Code::NotAcquired, text).cure("a longer --start-limit lets it run"))
-        }
-        _ => Err(stopped(&name, true)),
-    }
-}
-
 /// Runs the command until it has ended; stops it in time if the term does first.
-async fn under(term: &Term, run: &Run, signals: &mut Signals) -> Result<End> {
+pub(super) async fn under(term: &Term, run: &Run, signals: &mut Signals) -> Result<End> {
     let mut group = match Group::start(&run.command, term.lock(), term.token()) {
         Ok(group) => group,
         Err(error) => return Ok(End::NotStarted(not_started(&run.command, &error))),
@@ -273,9 +196,9 @@ async fn under(term: &Term, run: &Run, signals: &mut Signals) -> Result<End> {
             () = term.cancelled(), if !told => {
                 told = true;
                 group.signal(Signal::SIGTERM);
-                log::complain(&format!("{}; the command gets SIGTERM", why_over(&run.name, run.once.is_some())));
+                log::complain(&format!("{}; the command gets SIGTERM", why_over(run)));
             }
-            () = almost_over(term, reserve(run)), if told => {
+            () = stops(term, run), if told => {
                 group.signal(Signal::SIGKILL);
                 group.wait().await?;
                 return Ok(End::Stopped);
@@ -299,8 +222,18 @@ async fn end_group(group: &Group, term: &Term, reserve: Duration) {
 
 /// How long before the end of the lease the command is killed at the latest.
 fn reserve(run: &Run) -> Duration {
-    let lease = run.once.map_or(run.lease, |(_, at_most)| at_most);
-    (lease / 50).clamp(Duration::from_millis(10), Duration::from_millis(200))
+    (run.lease / 50).clamp(Duration::from_millis(10), Duration::from_millis(200))
+}
+
+/// Waits until a command that was told to stop is to be killed: before the lease ends, and before a job that
+/// has taken too long is given up, whose lease goes on.
+async fn stops(term: &Term, run: &Run) {
+    let limit =
+        if run.at_most.is_some() { STOP_LIMIT.min(run.lease) / 5 * 4 } else { Duration::MAX };
+    tokio::select! {
+        () = almost_over(term, reserve(run)) => {}
+        () = sleep(limit) => {}
+    }
 }
 
 /// Looks at the clock often, because timers stand still while the machine is suspended.
@@ -314,29 +247,27 @@ async fn almost_over(term: &Term, reserve: Duration) {
     }
 }
 
-fn conclude(run: &Run, end: End) -> Result<ExitCode> {
+pub(super) fn conclude(run: &Run, end: End) -> Result<ExitCode> {
     match end {
         End::Exited(status) => Ok(ExitCode::from(exit_code(status))),
-        End::Stopped => Err(stopped(&run.name, run.once.is_some())),
+        End::Stopped => {
+            let text = format!("{}, so the command was stopped", why_over(run));
+            Err(Failure::new(Code::Stopped, text))
+        }
         End::NotStarted(code) => Ok(code),
     }
 }
 
-fn stopped(name: &str, is_once: bool) -> Failure {
-    let why = why_over(name, is_once);
-    Failure::new(Code::Stopped, format!("{why}, so the command was stopped"))
-}
-
-/// Says why a term is over: a job's ends with its time, since it is not renewed.
-fn why_over(name: &str, is_once: bool) -> String {
-    if is_once {
-        format!("job `{name}`: its time is over")
-    } else {
-        format!("lock `{name}` is lost")
+/// Says why a term is over.
+fn why_over(run: &Run) -> String {
+    let name = &run.name;
+    match run.at_most {
+        Some(limit) => format!("lock `{name}` is lost, or its job has taken {limit:?}"),
+        None => format!("lock `{name}` is lost"),
     }
 }
 
-fn killed_by(signal: Caught) -> ExitCode {
+pub(super) fn killed_by(signal: Caught) -> ExitCode {
     ExitCode::from(signal.exit_code())
 }
 

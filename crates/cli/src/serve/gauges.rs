@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use spindle::LockState;
-use spindle::job::RunState;
+use spindle::job::JobState;
 
 use super::poller::Snapshot;
+use crate::jobs::has_failed;
 use crate::readers::Readers;
 use crate::record::State;
 
@@ -20,8 +21,6 @@ struct Numbers {
     heartbeat_age_seconds: Option<f64>,
     /// When the term began or was ended.
     token_timestamp_seconds: Option<f64>,
-    /// If the run of a job ended last, true if it did not end well.
-    job_failed: Option<bool>,
 }
 
 impl Numbers {
@@ -33,9 +32,6 @@ impl Numbers {
             token_timestamp_seconds: state
                 .since()
                 .map(|since| since.timestamp_micros() as f64 / 1_000_000.0),
-            job_failed: state
-                .last_run()
-                .map(|run| matches!(run.state, RunState::Panicked | RunState::Aborted)),
         }
     }
 
@@ -51,7 +47,6 @@ impl Numbers {
             lease_seconds: older.lease_seconds,
             heartbeat_age_seconds: older.heartbeat_age_seconds,
             token_timestamp_seconds: None,
-            job_failed: self.job_failed.max(other.job_failed),
         }
     }
 
@@ -67,7 +62,6 @@ impl Numbers {
                 self.token_timestamp_seconds,
                 other.token_timestamp_seconds,
             ),
-            job_failed: None,
         }
     }
 }
@@ -110,12 +104,38 @@ pub fn text(snapshot: &Snapshot, labels_max: usize) -> String {
     let others = labelled.map(|(_, numbers)| numbers).reduce(Numbers::worse);
     locks.extend(others.map(|numbers| (OTHERS, numbers)));
     of_locks(&mut text, &locks);
+    of_jobs(&mut text, snapshot.jobs.values().take(labels_max));
     text
+}
+
+fn of_jobs<'a>(text: &mut String, jobs: impl Iterator<Item = &'a JobState> + Clone) {
+    type Value = fn(&JobState) -> Option<f64>;
+    let families: [(&str, &str, Value); 3] = [
+        ("spindle_table_job_failed", "1 if the last slot of a job is recorded as failed", |job| {
+            Some(if has_failed(job) { 1.0 } else { 0.0 })
+        }),
+        ("spindle_table_job_starts", "Starts of the last slot of a job", |job| {
+            job.last.as_ref().map(|last| f64::from(last.starts))
+        }),
+        (
+            "spindle_table_job_slot_timestamp_seconds",
+            "Last slot of a job that was started, in seconds of 1970",
+            |job| job.last.as_ref().map(|last| last.slot.timestamp() as f64),
+        ),
+    ];
+    for (name, help, value) in families {
+        family(text, name, "gauge", help);
+        for job in jobs.clone() {
+            if let Some(value) = value(job) {
+                let _ = writeln!(text, "{name}{{job=\"{}\"}} {value}", escape(&job.name));
+            }
+        }
+    }
 }
 
 fn of_locks(text: &mut String, locks: &[(&str, Numbers)]) {
     type Value = fn(&Numbers) -> Option<f64>;
-    let families: [(&str, &str, Value); 5] = [
+    let families: [(&str, &str, Value); 4] = [
         (
             "spindle_table_lock_held",
             "1 if somebody holds the lock; of a fleet, how many are held",
@@ -129,11 +149,6 @@ fn of_locks(text: &mut String, locks: &[(&str, Numbers)]) {
             "spindle_table_lock_token_timestamp_seconds",
             "When the term began, or the last one was ended, in seconds of 1970",
             |lock| lock.token_timestamp_seconds,
-        ),
-        (
-            "spindle_table_job_failed",
-            "1 if the last run of a job panicked or was aborted",
-            |lock| lock.job_failed.map(|failed| if failed { 1.0 } else { 0.0 }),
         ),
     ];
     for (name, help, value) in families {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use axum::response::sse::Event;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
+use spindle::job::JobState;
 use spindle::{LockState, LockTable};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc};
@@ -36,6 +37,7 @@ pub struct Snapshot {
     pub at: Option<Instant>,
     pub read_at: Option<DateTime<Utc>>,
     pub states: BTreeMap<String, LockState>,
+    pub jobs: BTreeMap<String, JobState>,
     pub readers: Readers,
     pub shown: BTreeMap<String, Shown>,
     /// Why the poll failed; then the rest is of the one before.
@@ -197,7 +199,8 @@ impl Poller {
             ..Snapshot::default()
         };
         match read {
-            Ok((states, read_at)) => {
+            Ok(Table { states, jobs, read_at }) => {
+                after.jobs = jobs;
                 after.readers = Readers::among(states.values());
                 let shown = |(name, state): (&String, _)| {
                     (name.clone(), Shown::new(state, after.readers.record(state)))
@@ -209,6 +212,7 @@ impl Poller {
                 after.failures += 1;
                 after.trouble = Some(error.to_string());
                 after.states = before.states.clone();
+                after.jobs = before.jobs.clone();
                 after.readers = before.readers.clone();
                 after.shown = before.shown.clone();
                 after.read_at = before.read_at;
@@ -264,7 +268,12 @@ fn rfc3339(at: Option<DateTime<Utc>>) -> Option<String> {
     at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 
-type Table = (BTreeMap<String, LockState>, Option<DateTime<Utc>>);
+/// A table as it was read.
+struct Table {
+    states: BTreeMap<String, LockState>,
+    jobs: BTreeMap<String, JobState>,
+    read_at: Option<DateTime<Utc>>,
+}
 
 async fn read(table: &LockTable) -> Result<Table, spindle::Error> {
     let mut listing = table.list().page_rows(PAGE_ROWS);
@@ -273,5 +282,6 @@ async fn read(table: &LockTable) -> Result<Table, spindle::Error> {
         read_at = Some(state.read_at);
         states.insert(state.name.clone(), state);
     }
-    Ok((states, read_at))
+    let jobs = listing.jobs(&states).into_iter().map(|job| (job.name.clone(), job)).collect();
+    Ok(Table { states, jobs, read_at })
 }

@@ -298,10 +298,12 @@ async fn a_client_that_resigns_goes_on_contending() {
 }
 
 #[tokio::test]
-async fn a_job_is_run_by_one_client_and_skipped_by_the_next() {
+async fn a_slot_is_run_by_one_client_and_skipped_by_the_next_and_by_another_after_a_failure() {
     let world = World::start().await;
     let agent = agent(&world, &[]).await;
-    let body = json!({ "lock": "nightly", "at_least": "30s", "at_most": "60s" });
+    let slot = world.table.inspect("nightly").await.unwrap().read_at;
+    let asked = |slot: &str| json!({ "lock": "nightly", "slot": slot, "retry_pause": "100ms" });
+    let body = asked(&slot.to_rfc3339());
     let mut first = agent.stream("/v1/run-once", &body).await;
     let waiting = first.next().await.unwrap();
     let begun = gained(&mut first).await;
@@ -309,24 +311,38 @@ async fn a_job_is_run_by_one_client_and_skipped_by_the_next() {
     assert_eq!(waiting.1["id"].as_str(), held.holder(), "{waiting:?}");
     let resigned = agent.send("POST", &format!("{}/resign", claim(&begun)), &json!({})).await;
     assert_eq!(resigned.0, 400, "{resigned:?}");
+    let mut waits = agent.stream("/v1/run-once", &body).await;
+    let failed = format!("{}?outcome=failed", claim(&begun));
+    let failed = agent.send("DELETE", &failed, &Value::Null).await;
+    assert_eq!(failed, (200, json!({ "outcome": "released" })));
+    assert_eq!(first.named("ended").await["reason"], "failed");
+    let begun = gained(&mut waits).await;
     let done = agent.send("DELETE", &claim(&begun), &Value::Null).await;
     assert_eq!(done, (200, json!({ "outcome": "released" })));
-    let mut second = agent.stream("/v1/run-once", &body).await;
-    let ended = second.named("ended").await;
+    let mut late = agent.stream("/v1/run-once", &body).await;
+    let ended = late.named("ended").await;
     assert_eq!(ended["reason"], "skipped", "{ended}");
-    // One whose client is gone in the middle is kept for as long as it may take.
-    let body = json!({ "lock": "weekly", "at_least": "1s", "at_most": "60s" });
-    let mut third = agent.stream("/v1/run-once", &body).await;
-    let begun = gained(&mut third).await;
-    drop(third);
-    sleep(Duration::from_secs(2)).await;
-    let state = world.table.inspect("weekly").await.unwrap();
-    assert_eq!((state.is_held(), state.token), (true, Some(token(&begun))));
-    // It was merely cut off, and has done its work.
-    let done = agent.send("DELETE", &claim(&begun), &Value::Null).await;
-    assert_eq!(done, (200, json!({ "outcome": "released" })));
-    let state = world.table.inspect("weekly").await.unwrap();
-    assert!(!state.is_held(), "{state:?}");
+    assert!(ended["detail"].as_str().unwrap().contains("start 2 of 3"), "{ended}");
+}
+
+#[tokio::test]
+async fn a_client_that_is_gone_in_its_run_leaves_the_slot_to_another_once_its_lease_is_over() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let slot = world.table.inspect("nightly").await.unwrap().read_at.to_rfc3339();
+    let body = json!({ "lock": "nightly", "slot": slot, "retry_pause": "1ms", "lease": "2s" });
+    let mut first = agent.stream("/v1/run-once", &body).await;
+    let begun = gained(&mut first).await;
+    let renewed = first.named("renewed").await;
+    assert_eq!(token(&renewed), token(&begun));
+    let mut waits = agent.stream("/v1/run-once", &body).await;
+    drop(first);
+    let next = gained(&mut waits).await;
+    let after = token(&next).as_nanoseconds() - token(&begun).as_nanoseconds();
+    assert!(after > 2_000_000_000, "{after} ns after the first");
+    agent.send("DELETE", &claim(&next), &Value::Null).await;
+    let job = world.table.job("nightly").await.unwrap().unwrap();
+    assert_eq!(job.last.unwrap().starts, 2);
 }
 
 #[tokio::test]
@@ -334,15 +350,17 @@ async fn a_job_whose_settings_cannot_work_is_refused() {
     let world = World::start().await;
     let agent = agent(&world, &[]).await;
     for (field, value, named) in [
-        ("at_most", "1ms", "`at_most` 1ms"),
-        ("at_least", "61s", "`at_least` 61s"),
-        ("start_limit", "61s", "start limit 61s"),
-        ("lease", "30s", "lease"),
-        ("id", "", "id"),
-        ("lock", "", "lock"),
+        ("slot", json!("02:00"), "02:00"),
+        ("every", json!("1h"), "slot"),
+        ("attempts", json!(0), "0 attempts"),
+        ("at_most", json!("0s"), "at_most"),
+        ("retry_pause", json!("25h"), "retry pause"),
+        ("at_least", json!("30s"), "at_least"),
+        ("id", json!(""), "id"),
+        ("lock", json!(""), "lock"),
     ] {
-        let mut body = json!({ "lock": "nightly", "at_least": "30s", "at_most": "60s" });
-        body[field] = value.into();
+        let mut body = json!({ "lock": "nightly", "slot": "2026-11-27T02:00:00Z" });
+        body[field] = value;
         let (status, refused) = agent.send("POST", "/v1/run-once", &body).await;
         assert_eq!(status, 400, "{body}: {refused}");
         assert!(refused["error"].as_str().unwrap().contains(named), "{refused}");

@@ -283,15 +283,13 @@ async fn what_the_kernel_cannot_tell_is_refused_with_the_reason() {
     assert!(status == 400 && answer["error"].as_str().unwrap().contains("--socket"), "{answer}");
     let own = std::process::id();
     let claims = |body: Value| request("/v1/acquire", &body);
-    let job = json!({
-        "lock": "a", "at_least": "1s", "at_most": "9s", "on_exit": "release", "pid": own,
-    });
+    let job = json!({ "lock": "a", "every": "1s", "on_exit": "release", "pid": own });
     for (request, why) in [
         (claims(json!({ "lock": "a", "on_exit": "release", "pid": 1 })), "has connected"),
         (claims(json!({ "lock": "a", "on_exit": "release" })), "name the pid"),
         (claims(json!({ "lock": "a", "on_exit": "seize", "pid": own })), "unknown variant"),
         (claims(json!({ "lock": "a", "pid": own })), "on_exit"),
-        (request("/v1/run-once", &job), "kept for at_most"),
+        (request("/v1/run-once", &job), "others run its slot"),
         (witness(1, DATABASE, "locktable", 1), "has connected"),
         (witness(own, DATABASE, "locktable", 2), "another version"),
         (witness(own, DATABASE, "other", 1), "table: `other` there and `locktable` here"),

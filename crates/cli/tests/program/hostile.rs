@@ -54,7 +54,7 @@ async fn no_command_lets_a_name_or_an_id_steer_the_terminal() {
         &["evict", "--yes", HOSTILE, "--reason", HOSTILE],
         &["seize", "--yes", HOSTILE, "--by", HOSTILE],
         &["run", "--try", HOSTILE, "--", "true"],
-        &["run", "--once", "30s..60s", HOSTILE, "--", "true"],
+        &["run", "--every", "1s", "--skip-if-running", HOSTILE, "--", "true"],
         &["run", "free", "--", HOSTILE],
         &["show", "free", HOSTILE],
     ];

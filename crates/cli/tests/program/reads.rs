@@ -167,14 +167,13 @@ async fn a_watch_ends_on_ctrl_c_though_a_poll_is_under_way() {
 #[tokio::test]
 async fn a_heartbeat_is_late_once_half_a_lease_and_an_attempt_are_over() {
     let world = World::start().await;
-    world.write(&[("billing", Some("node-1")), ("nightly-job", Some("node-1"))]).await;
+    world.write(&[("billing", Some("node-1"))]).await;
     world.emulator.advance(Duration::from_secs(1));
     world.beat(&["billing"]).await;
     // Of a lease of 300 s.
     world.emulator.advance(Duration::from_secs(165));
     world.run(&["doctor"]).await.says("no heartbeat is late");
     world.emulator.advance(Duration::from_secs(60));
-    // A job that runs once sends no heartbeats.
     world.run(&["doctor"]).await.ends(1).says("late: `billing`\n");
 }
 

@@ -72,7 +72,7 @@ async fn every_signal_but_the_users_own_ends_a_run_that_waits() {
 #[tokio::test]
 async fn the_command_of_a_run_that_is_killed_ends_with_it() {
     let world = World::start().await;
-    for (lock, form) in [("a", ["--lease", "60s"]), ("b", ["--once", "60s..120s"])] {
+    for (lock, form) in [("a", ["--lease", "60s"]), ("b", ["--every", "1s"])] {
         let script = "echo $$; exec sleep 600";
         let run = [&["run"], &form[..], &[lock, "--", "sh", "-c", script]].concat();
         let mut run = world.spawn(&run);

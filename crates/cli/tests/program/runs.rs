@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::Instant;
 
-use crate::world::{Running, TIME_LIMIT, World, under, until};
+use crate::world::{Running, World, under, until};
 
 pub fn is_alive(process: i32) -> bool {
     kill(Pid::from_raw(process), None).is_ok()
@@ -125,27 +125,8 @@ async fn a_command_that_will_not_stop_is_killed_with_its_children_before_the_lea
 }
 
 #[tokio::test]
-async fn a_scheduled_command_runs_on_one_node_and_the_others_are_done_at_once() {
-    let world = World::start().await;
-    let job = ["run", "--once", "30s..60s", "nightly", "--", "sh", "-c", "echo ran"];
-    world.run(&job).await.ends(0).says_only("ran\n");
-    world.run(&job).await.ends(0).says_only("").complains("skipped: finished on");
-    world.run(&["show", "nightly"]).await.says("state       cooldown");
-}
-
-#[tokio::test]
-async fn a_scheduled_command_is_stopped_when_its_time_is_over() {
-    let world = World::start().await;
-    let job = ["run", "--once", "1s..2s", "nightly", "--", "sleep", "600"];
-    let began = Instant::now();
-    world.run(&job).await.ends(124);
-    assert!(began.elapsed() < TIME_LIMIT / 2);
-}
-
-#[tokio::test]
 async fn a_signal_ends_a_run_that_still_connects() {
-    for form in
-        [&["run", "job", "--", "true"][..], &["run", "--once", "30s..60s", "job", "--", "true"]]
+    for form in [&["run", "job", "--", "true"][..], &["run", "--every", "1s", "job", "--", "true"]]
     {
         let world = World::start().await;
         let silence = world.emulator.inject(Fault::any().effect(Effect::Stall));
@@ -159,7 +140,7 @@ async fn a_signal_ends_a_run_that_still_connects() {
 /// The begin is applied, and its answer comes after the run was told to end.
 #[tokio::test]
 async fn a_signal_before_the_command_starts_ends_the_run_and_leaves_the_lock_free() {
-    for form in [&["--lease", "60s"][..], &["--try"], &["--once", "30s..60s"]] {
+    for form in [&["--lease", "60s"][..], &["--try"], &["--every", "1s"]] {
         let world = World::start().await;
         let late = Fault::on(Rpc::Commit).times(1);
         let late = late.effect(Effect::DelayReply(Duration::from_secs(2)));
@@ -200,26 +181,6 @@ async fn signals_that_were_ignored_at_the_start_stay_ignored() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     run.signal(Signal::SIGTERM);
     assert_eq!(run.code().await, Some(42), "the command got none of them");
-}
-
-#[tokio::test]
-async fn a_scheduled_command_with_a_short_time_runs_though_answers_are_slow() {
-    let world = World::start().await;
-    let slow = Effect::DelayReply(Duration::from_millis(60));
-    world.emulator.inject(Fault::any().effect(slow));
-    let ran = world.run(&["run", "--once", "1s..1m", "nightly", "--", "echo", "ran"]).await;
-    ran.ends(0).says_only("ran\n");
-}
-
-#[tokio::test]
-async fn a_scheduled_command_that_comes_too_late_was_never_started_and_says_so() {
-    let world = World::start().await;
-    let slow = Effect::DelayReply(Duration::from_millis(60));
-    world.emulator.inject(Fault::any().effect(slow));
-    let job = ["run", "--once", "30s..1m", "--start-limit", "20ms", "nightly", "--", "echo", "ran"];
-    let ran = world.run(&job).await;
-    ran.ends(75).says_only("").complains("never started").complains("--start-limit");
-    assert!(!world.is_held("nightly").await);
 }
 
 /// The process that a command left behind, after the end of the command.

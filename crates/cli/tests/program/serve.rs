@@ -46,22 +46,24 @@ async fn alerts_tell_what_ended_well_from_what_was_left_and_from_an_outage() {
     world.write(&[("tenant", None), ("billing", Some("node-1"))]).await;
     world.run(&["run", "backup", "--", "true"]).await.ends(0);
     let job = world.table.lock("nightly").id("node-1");
-    job.run_once(Duration::from_secs(1), Duration::from_secs(60), async |_| ()).await.unwrap();
+    let slot = world.table.inspect("nightly").await.unwrap().read_at;
+    job.run_once(slot, async |_| ()).await.unwrap();
     let server = Server::start(&world, &[]).await;
     let mut recording = Recording::default();
     let text = server.get("/metrics").await.body;
-    assert!(text.contains("spindle_table_job_failed{lock=\"nightly\"} 0"), "{text}");
-    assert!(!text.contains("spindle_table_job_failed{lock=\"backup\"}"), "{text}");
+    assert!(text.contains("spindle_table_job_failed{job=\"nightly\"} 0"), "{text}");
+    assert!(!text.contains("spindle_table_job_failed{job=\"backup\"}"), "{text}");
     (0..12).for_each(|_| recording.scrape(&text));
     recording.expect(&[]);
 
-    // A holder died, and a job panicked.
+    // A holder died, and a job panicked at each of its attempts.
     world.write(&[("left", Some("node-2"))]).await;
     world.emulator.advance(Duration::from_secs(900));
     world.beat(&["billing"]).await;
     let job = world.table.lock("weekly").id("node-1");
-    let panics = async |_| panic!("no report");
-    job.run_once(Duration::from_secs(1), Duration::from_secs(60), panics).await.unwrap_err();
+    let panics = async |_| assert_eq!(1, 2, "no report");
+    let failed = job.job().attempts(1).run_once(slot, panics).await.unwrap();
+    assert!(matches!(failed, spindle::job::JobOutcome::Failed(_)), "{failed:?}");
     sleep(Duration::from_millis(1_100)).await;
     let text = server.get("/metrics").await.body;
     (0..12).for_each(|_| recording.scrape(&text));

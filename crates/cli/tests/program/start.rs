@@ -100,7 +100,7 @@ async fn a_server_of_the_table_that_comes_before_spanner_waits_and_then_works() 
 
 #[tokio::test]
 async fn a_run_that_comes_before_spanner_waits_and_then_runs() {
-    for form in [&["--wait", "50s"][..], &[], &["--once", "500s..600s", "--start-limit", "50s"]] {
+    for form in [&["--wait", "50s"][..], &[], &["--every", "1s"]] {
         let (world, door) = (World::start().await, Door::shut());
         let run = [&["run"], form, &["job", "--", "echo", "ran"]].concat();
         let mut run = Running::start(door.program(&run));
@@ -113,7 +113,7 @@ async fn a_run_that_comes_before_spanner_waits_and_then_runs() {
 #[tokio::test]
 async fn a_run_gives_up_a_spanner_that_does_not_come_in_time() {
     let door = Door::shut();
-    for form in [&["--wait", "1s"][..], &["--once", "2s..3s", "--start-limit", "1s"]] {
+    for form in [&["--wait", "1s"][..], &["--wait", "1s", "--every", "1h"]] {
         let run = [&["run"], form, &["job", "--", "echo", "ran"]].concat();
         let ran = Running::start(door.program(&run)).end().await.ends(75).says_only("");
         ran.complains("not reached within 1s").complains("Connection refused");

@@ -61,6 +61,7 @@ impl Purpose {
     /// Returns the purpose of an instance's commit.
     pub(crate) fn of(change: &Change) -> Purpose {
         match change.clone() {
+            Change::Job { term, .. } => Purpose::of(&term),
             Change::Insert { .. } => Purpose::Insert,
             Change::Takeover { seen, writer, passes, .. } => {
                 Purpose::Takeover { seen, writer, passes }

@@ -8,8 +8,8 @@ mod effect;
 mod fenced;
 mod history;
 mod invariant;
+mod jobs;
 mod later_terms;
-mod once;
 mod one_holder;
 mod other_rows;
 mod past;
@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle::job::JobRun;
 use spindle::{Term, simulation};
 use spindle_judge::{Disorder, Mode};
 use spindle_protocol::{Act, Answer, Rejection, Timestamp, Writer};
@@ -52,7 +53,7 @@ pub(crate) struct Checks {
     /// The begin of each instance whose outcome is not known yet.
     unknown: Vec<Option<Writer>>,
     at_work: AtWork,
-    runs: once::Runs,
+    runs: jobs::Runs,
     through_client: bool,
     /// The takeover rows that peers of another implementation left.
     pub(crate) peers: BTreeSet<String>,
@@ -72,7 +73,7 @@ impl Checks {
             announced: instances.iter().map(|_| announced::Announced::default()).collect(),
             unknown: vec![None; instances.len()],
             at_work: AtWork::new(timeline),
-            runs: once::Runs::default(),
+            runs: jobs::Runs::default(),
             through_client: plan.through_client,
             peers: BTreeSet::new(),
         }
@@ -147,12 +148,17 @@ impl Checks {
         self.timeline.expect(Invariant::I7, self.at_work.ends(number));
     }
 
-    pub(crate) fn run_began(&mut self, term: &Term, at_least: Duration) {
-        let began = self.runs.began(term.token().as_nanoseconds(), at_least);
-        // It is a promise of exclusion in time, and as void as I1 once rows are deleted.
+    pub(crate) fn run_began(&mut self, run: &JobRun, attempts: u32) {
+        let slot = run.slot().timestamp_nanos_opt().unwrap_or_default();
+        let began = self.runs.began(slot, run.start(), attempts);
+        // As void as I1 once rows are deleted.
         if self.one_holder {
             self.timeline.expect(Invariant::I1, began);
         }
+    }
+
+    pub(crate) fn run_is_done(&mut self, run: i64) {
+        self.runs.done(run);
     }
 
     /// A write under a fence was acknowledged.

@@ -62,6 +62,9 @@ fn belongs(lock: &str, key: &str) -> bool {
     if lock.starts_with("spindle:rw:") && writers_row(lock) == writers_row(key) {
         return true;
     }
+    if key.strip_prefix("spindle:job:") == Some(lock) {
+        return true;
+    }
     let Some(rest) = key.strip_prefix(lock) else { return false };
     rest.is_empty()
         || rest.strip_prefix('_').is_some_and(|digits| {

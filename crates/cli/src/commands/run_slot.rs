@@ -1,0 +1,168 @@
+//! `run` with a slot: a scheduled job.
+
+use std::error::Error;
+use std::fmt;
+use std::pin::pin;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use spindle::job::{Job, JobOutcome, JobRun, Slot};
+use spindle::{CancellationToken, LockBuilder};
+use tokio::time::{Instant, sleep_until};
+
+use super::run::{conclude, killed_by, under};
+use crate::arguments::Run;
+use crate::failure::{Code, Failure, Result};
+use crate::log;
+use crate::output::printable;
+use crate::signals::Signals;
+
+/// How long the record of a command's end is waited for after a signal that asks this program to end.
+const RECORD_AFTER_SIGNAL: Duration = Duration::from_secs(5);
+
+/// A command that did not exit with 0.
+#[derive(Debug)]
+struct NotDone;
+
+impl fmt::Display for NotDone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the command did not exit with 0")
+    }
+}
+
+impl Error for NotDone {}
+
+/// The course of a call, as its commands tell it.
+#[derive(Clone, Default)]
+struct Course(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    is_running: bool,
+    /// How the last command ended.
+    last: Option<Result<ExitCode>>,
+}
+
+impl Course {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begins(&self) {
+        self.state().is_running = true;
+    }
+
+    /// Notes how a command ended. Returns true if the slot is done.
+    fn ends(&self, ended: Result<ExitCode>) -> bool {
+        let is_done = matches!(&ended, Ok(code) if *code == ExitCode::SUCCESS);
+        *self.state() = State { is_running: false, last: Some(ended) };
+        is_done
+    }
+
+    fn has_begun(&self) -> bool {
+        let state = self.state();
+        state.is_running || state.last.is_some()
+    }
+}
+
+/// Runs the command once for the slot.
+pub async fn run_slot(
+    lock: LockBuilder,
+    run: Run,
+    slot: Slot,
+    signals: &mut Signals,
+) -> Result<ExitCode> {
+    let (name, course, cancel) = (run.name.clone(), Course::default(), CancellationToken::new());
+    let until = run.wait.map(|wait| Instant::now() + wait);
+    let job = job(lock.lease(run.lease), &run).until(cancel.clone());
+    let (forward, forwarded) = Signals::sent_on();
+    let (run, forwarded) = (Arc::new(run), Arc::new(tokio::sync::Mutex::new(forwarded)));
+    let told = course.clone();
+    let task = move |started: JobRun| {
+        let (run, forwarded, course) = (Arc::clone(&run), Arc::clone(&forwarded), told.clone());
+        async move {
+            course.begins();
+            let ended = under(&started, &run, &mut *forwarded.lock().await).await;
+            let is_done = course.ends(ended.and_then(|end| conclude(&run, end)));
+            if is_done { Ok(()) } else { Err(NotDone) }
+        }
+    };
+    let mut running = pin!(job.run_once(slot, task));
+    let mut gives_up: Option<Instant> = None;
+    let outcome = loop {
+        let is_waiting = !course.has_begun();
+        let limit = gives_up.or(until.filter(|_| is_waiting));
+        tokio::select! {
+            biased;
+            outcome = &mut running => break outcome,
+            () = sleep_until(limit.unwrap_or_else(Instant::now)), if limit.is_some() => {
+                return Err(match gives_up {
+                    Some(_) => Failure::new(
+                        Code::Unreleased,
+                        format!("job `{name}`: the end of its run is not recorded"),
+                    ),
+                    None => Failure::new(
+                        Code::NotAcquired,
+                        format!("job `{name}`: --wait is over, and its slot is not recorded"),
+                    ),
+                });
+            }
+            signal = signals.next() => {
+                if signal.asks_to_end() {
+                    if !course.has_begun() {
+                        return Ok(killed_by(signal));
+                    }
+                    cancel.cancel();
+                    if !course.state().is_running {
+                        gives_up = gives_up.or(Some(Instant::now() + RECORD_AFTER_SIGNAL));
+                    }
+                }
+                // Nobody needs it once the command has ended.
+                let _ = forward.send(signal);
+            }
+        }
+    };
+    let last = course.state().last.take();
+    concluded(&name, outcome, last)
+}
+
+fn job(lock: LockBuilder, run: &Run) -> Job {
+    let mut job = lock.job().attempts(run.attempts);
+    if let Some(pause) = run.retry_pause {
+        job = job.retry_pause(pause);
+    }
+    if let Some(limit) = run.at_most {
+        job = job.at_most(limit);
+    }
+    if run.skip_if_running { job.skip_if_running() } else { job }
+}
+
+fn concluded(
+    name: &str,
+    outcome: spindle::Result<JobOutcome<()>>,
+    last: Option<Result<ExitCode>>,
+) -> Result<ExitCode> {
+    let own = || last.unwrap_or(Ok(Code::Failed.exit()));
+    match outcome {
+        Ok(JobOutcome::Ran(())) => own(),
+        Ok(JobOutcome::Skipped(skipped)) => {
+            let skipped = skipped.to_string();
+            log::complain(&format!("job `{name}`: skipped: {}", printable(&skipped)));
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(JobOutcome::Failed(failure)) => {
+            let text = format!("job `{name}`: {}", printable(&failure.record.to_string()));
+            if failure.error.is_some() {
+                log::complain(&text);
+                return own();
+            }
+            Err(Failure::new(Code::Failed, text)
+                .cure("`spindle job slots NAME` shows where it ran"))
+        }
+        Ok(other) => Err(Failure::new(Code::No, format!("job `{name}`: {other:?}"))),
+        // A signal has ended the call; the command says how.
+        Err(error) if error.is_task_failure() => own(),
+        Err(error) => Err(error.into()),
+    }
+}
