@@ -9,6 +9,7 @@ use axum::response::sse::Event;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
+use serde::Serialize;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -17,6 +18,8 @@ use super::answers::{self, json, stream, typed};
 use super::gauges;
 use super::lanes::Lanes;
 use super::poller::{PERIOD, Poller};
+use crate::jobs::SlotLine;
+use crate::record::Record;
 use crate::start::Start;
 
 /// A probe is content with a poll as old as this.
@@ -41,6 +44,14 @@ struct Shared {
     poller: Arc<Poller>,
     lanes: Arc<Lanes>,
     metrics_locks: usize,
+}
+
+/// A lock, and the last slots of its job, the latest first.
+#[derive(Serialize)]
+struct Details {
+    #[serde(flatten)]
+    record: Record,
+    slots: Vec<SlotLine>,
 }
 
 type Names = Query<Vec<(String, String)>>;
@@ -99,7 +110,10 @@ async fn lock(State(shared): State<Shared>, Query(names): Names) -> Response {
     let snapshot = shared.poller.poll(PERIOD).await;
     let name = names.into_iter().find_map(|(key, name)| (key == "name").then_some(name));
     match name.and_then(|name| snapshot.states.get(&name)) {
-        Some(state) => json(StatusCode::OK, &snapshot.readers.record(state)),
+        Some(state) => {
+            let slots = snapshot.jobs.get(&state.name).map(SlotLine::all).unwrap_or_default();
+            json(StatusCode::OK, &Details { record: snapshot.readers.record(state), slots })
+        }
         None => (StatusCode::NOT_FOUND, "no such lock\n").into_response(),
     }
 }

@@ -50,6 +50,8 @@ async fn alerts_tell_what_ended_well_from_what_was_left_and_from_an_outage() {
     job.run_once(slot, async |_| ()).await.unwrap();
     let server = Server::start(&world, &[]).await;
     let mut recording = Recording::default();
+    let details = server.get("/lock?name=nightly").await.body;
+    assert!(details.contains("\"state\":\"done\",\"starts\":1"), "{details}");
     let text = server.get("/metrics").await.body;
     assert!(text.contains("spindle_table_job_failed{job=\"nightly\"} 0"), "{text}");
     assert!(!text.contains("spindle_table_job_failed{job=\"backup\"}"), "{text}");

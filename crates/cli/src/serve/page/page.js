@@ -247,6 +247,10 @@ async function fillDetails(name) {
     ["Lease", ms(lock.lease_ms)],
     ["Heartbeat", lock.heartbeat_age_ms === null ? null : `${ms(lock.heartbeat_age_ms)} ago`],
     ["Info", lock.info],
+    ...(lock.slots ?? []).map((slot) => [
+      `Slot ${slot.slot ?? "–"}`,
+      `${slot.state}, start ${slot.starts} of ${slot.attempts}, by ${slot.by ?? "–"}${slot.took_ms === null ? "" : `, took ${ms(slot.took_ms)}`}`,
+    ]),
   ];
   const list = rows.get(name)?.details?.querySelector("dl");
   const said = facts.filter(([, text]) => text !== null && text !== undefined);
