@@ -161,6 +161,8 @@ pub enum CoverageGoal {
     Resized,
     /// One of a semaphore's permits was taken.
     PermitTaken,
+    /// A permit was taken by the process that it was left to.
+    PermitInTurn,
     /// Several read at the same time.
     ReadersTogether,
     /// A reader began after a writer that had ended without a release.

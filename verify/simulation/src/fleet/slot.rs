@@ -291,6 +291,7 @@ impl Slot {
             if let Ok(Some(permit)) = taken {
                 world.saw(CoverageGoal::PermitTaken);
                 let entry = world.begins(life.number, What::Permit(permit.number()), &permit);
+                self.look_back_at(&permit);
                 let hold = world.some_leases(1.5);
                 tokio::select! {
                     biased;
@@ -305,6 +306,13 @@ impl Slot {
             }
             world.wait_in_fault_phase(world.some_leases(0.5)).await;
         }
+    }
+
+    fn look_back_at(&self, permit: &Term) {
+        let (world, id, key) =
+            (Arc::clone(&self.world), self.id.clone(), permit.lock().to_string());
+        let token = permit.token().as_nanoseconds();
+        tokio::spawn(async move { world.look_back_at_permit(&key, &id, token).await });
     }
 
     /// Asks it to leave; another life begins after `down_for`.

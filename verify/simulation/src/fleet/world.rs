@@ -8,6 +8,7 @@ use rand::RngExt as _;
 use spindle::{LockTable, Term, simulation};
 use spindle_judge::Outcome;
 use spindle_protocol::fleet::CountNamed;
+use spindle_protocol::line::id_of;
 use spindle_protocol::rw::is_left_to_readers;
 use spindle_protocol::{Named, Row, Timestamp};
 use tokio::time::timeout;
@@ -135,6 +136,20 @@ impl FleetWorld {
                 self.saw(CoverageGoal::ShardOfTheDeadTaken);
             }
             _ => {}
+        }
+    }
+
+    /// Judges how a caller of this process came to its permit, by the row as it was just before.
+    pub(crate) async fn look_back_at_permit(&self, key: &str, id: &str, token: u64) {
+        let token = Timestamp(token.cast_signed());
+        let Some(row) = self.row_at(key, Timestamp(token.0 - 1)).await else { return };
+        let row = row.row();
+        let Named::Successor(to) = row.writer.names() else { return };
+        if row.is_released() && id_of(to) == id {
+            self.saw(CoverageGoal::PermitInTurn);
+        } else if row.is_released() && token < row.token + row.lease.unwrap_or(self.plan.lease) {
+            let what = format!("`{key}`: {id} took at {token:?} what is {to}'s, {row:?}");
+            self.fail(Invariant::Reserved, what);
         }
     }
 
