@@ -8,14 +8,11 @@ use spindle_protocol::{Change, Column, Rejection, StoredRow, Write};
 /// Returns the keys and the columns that all of the changes are judged by.
 pub(crate) fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>) {
     let (mut keys, mut columns) = (Vec::new(), Vec::new());
-    let mut writer_rows = HashSet::new();
+    let mut known = HashSet::new();
     for (lock, change) in changes {
         let mut reads = change.reads(lock);
-        if let Change::BeginRead { writer_row, .. } = change
-            && !writer_rows.insert(writer_row)
-        {
-            reads.keys.retain(|key| key != writer_row);
-        }
+        // Those who begin to read share the rows of their writers.
+        reads.keys.retain(|key| known.insert(key.clone()));
         keys.extend(reads.keys);
         for column in reads.columns {
             if !columns.contains(column) {
@@ -27,7 +24,7 @@ pub(crate) fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>
 }
 
 /// Returns what each of the changes writes, or why it is refused. A refusal affects no other lock.
-/// The first of those who begin to read under one writer's row writes it for all of them.
+/// The first of those who begin to read under one writer writes its rows for all of them.
 pub(crate) fn judge(
     changes: &[(Arc<str>, Change)],
     found: &[StoredRow],
@@ -39,8 +36,8 @@ pub(crate) fn judge(
         let own = keys.iter().filter_map(|key| found.get(&**key).copied().cloned());
         let own: Vec<StoredRow> = own.collect();
         let mut writes = change.judge(lock, &own)?;
-        if let Change::BeginRead { writer_row, .. } = change {
-            writes.retain(|write| write.key != *writer_row || written.insert(writer_row));
+        if let Change::BeginRead { .. } = change {
+            writes.retain(|write| write.key == **lock || written.insert(write.key.clone()));
         }
         Ok(writes)
     });
@@ -60,22 +57,21 @@ mod tests {
         let vacant = Row { heartbeat, token: heartbeat, writer: dead.clone(), lease: None };
         let begin = |n: u64| {
             let writer = Writer::term("r", Nonce { instance: n, attempt: 1 });
-            let (writer_row, vacant) = ("writer_row".to_string(), Some(vacant.clone()));
+            let vacant = [("gate".to_string(), None), ("write".to_string(), Some(vacant.clone()))];
             let holder = Holder { lease: std::time::Duration::from_secs(1), info: None };
             (
                 format!("reader-{n}").into(),
-                Change::BeginRead { writer_row, vacant, seen: None, writer, holder },
+                Change::BeginRead { vacant: vacant.into(), seen: None, writer, holder },
             )
         };
         let changes = [begin(1), begin(2)];
-        assert_eq!(reads(&changes).0, ["reader-1", "writer_row", "reader-2"]);
+        assert_eq!(reads(&changes).0, ["reader-1", "gate", "write", "reader-2"]);
         let (heartbeat, token) = (Some(heartbeat), Some(heartbeat));
-        let writer_row =
-            StoredRow { heartbeat, token, writer: dead, ..StoredRow::new("writer_row") };
+        let write_lock = StoredRow { heartbeat, token, writer: dead, ..StoredRow::new("write") };
         let writes: Vec<_> =
-            judge(&changes, &[writer_row]).into_iter().flatten().flatten().collect();
+            judge(&changes, &[write_lock]).into_iter().flatten().flatten().collect();
         let written: Vec<_> = writes.iter().map(|write| (&*write.key, write.kind)).collect();
         let (insert, update) = (WriteKind::Insert, WriteKind::Update);
-        assert_eq!(written, [("reader-1", insert), ("writer_row", update), ("reader-2", insert)]);
+        assert_eq!(written, [("reader-1", insert), ("write", update), ("reader-2", insert)]);
     }
 }

@@ -46,9 +46,7 @@ impl OpKind {
             OpKind::Observe { .. } => Class::Polls,
             // The term is what it waits for.
             OpKind::Change(Change::Job { term, .. }) => OpKind::Change((**term).clone()).class(),
-            OpKind::Change(Change::Heartbeat { .. } | Change::KeepWriting { .. }) => {
-                Class::Heartbeats
-            }
+            OpKind::Change(Change::Heartbeat { .. }) => Class::Heartbeats,
             OpKind::Change(
                 Change::Insert { .. }
                 | Change::Takeover { .. }
@@ -62,42 +60,53 @@ impl OpKind {
     /// Returns when the term began that a heartbeat prolongs.
     pub(crate) fn term_began(&self) -> Option<Timestamp> {
         match self {
-            OpKind::Change(
-                Change::Heartbeat { term, .. } | Change::KeepWriting { first: term },
-            ) => Some(term.token),
+            OpKind::Change(Change::Heartbeat { term, .. }) => Some(term.token),
             _ => None,
         }
     }
 
-    /// Returns the key of the writer's row that it may change besides its lock's own.
-    pub(crate) fn writer_row(&self) -> Option<&str> {
+    /// Returns the keys of the rows by which it is judged besides its lock's own, and which it may
+    /// change: those of readers and writers.
+    pub(crate) fn others(&self) -> Vec<&str> {
         match self {
-            OpKind::Change(Change::BeginRead { writer_row, .. }) => Some(writer_row),
-            _ => None,
+            OpKind::Change(Change::BeginRead { vacant, .. }) => {
+                vacant.iter().map(|(key, _)| &**key).collect()
+            }
+            OpKind::Change(Change::BeginWrite { gate: (gate, _), readers, .. }) => {
+                let readers = readers.iter().map(|(key, _)| &**key);
+                std::iter::once(&**gate).chain(readers).collect()
+            }
+            _ => Vec::new(),
         }
     }
 
     /// About as many bytes as its keys and values take, besides the lock's name.
     fn bytes(&self) -> usize {
-        // The timestamps, the writer, and what frames them.
-        const ROW: usize = 200;
-        const JOB_PAST: usize = 4_096;
-        let said = |info: Option<&String>| info.map_or(0, String::len);
-        ROW + match self {
-            OpKind::Change(Change::Insert { holder, .. } | Change::Takeover { holder, .. }) => {
-                said(holder.info.as_ref())
-            }
-            OpKind::Change(Change::BeginRead { writer_row, holder, .. }) => {
-                ROW + writer_row.len() * 2 + said(holder.info.as_ref())
-            }
-            OpKind::Change(Change::Release { info, .. }) => said(info.as_ref()),
-            // The slots before stand in the row.
-            OpKind::Change(Change::Job { record, .. }) => {
-                ROW * 2 + record.key().len() * 2 + JOB_PAST
-            }
-            _ => 0,
-        }
+        let others = self.others().iter().map(|key| ROW + key.len() * 2).sum::<usize>();
+        let OpKind::Change(change) = self else { return ROW };
+        ROW + others + said(change)
     }
+}
+
+/// About as many bytes as the timestamps and the writer of a row take, and what frames them.
+const ROW: usize = 200;
+
+/// About as many bytes as the slots before take in a job's row.
+const JOB_PAST: usize = 4_096;
+
+/// The bytes of the text that a change leaves.
+fn said(change: &Change) -> usize {
+    let info = match change {
+        Change::Insert { holder, .. }
+        | Change::Takeover { holder, .. }
+        | Change::BeginRead { holder, .. } => holder.info.as_ref(),
+        Change::Release { info, .. } => info.as_ref(),
+        Change::BeginWrite { begin, .. } => return said(begin),
+        // The slots before stand in the row.
+        Change::Job { record, .. } => return ROW + record.key().len() * 2 + JOB_PAST,
+        _ => None,
+    };
+    info.map_or(0, String::len)
 }
 
 /// One act on its way.

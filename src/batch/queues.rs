@@ -579,28 +579,48 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn readers_begin_together_and_apart_from_changes_of_the_writers_row() {
-        let mut waiters = Waiters::none();
+    async fn readers_begin_together_and_apart_from_changes_of_the_writers_rows() {
+        let holder = || spindle_protocol::Holder { lease: LIMIT, info: None };
+        let writer = || Writer::term("r", Nonce { instance: 1, attempt: 1 });
         let begin_read = || {
-            let writer = Writer::term("r", Nonce { instance: 1, attempt: 1 });
-            let holder = spindle_protocol::Holder { lease: LIMIT, info: None };
-            let writer_row = "writer_row".to_string();
-            OpKind::Change(Change::BeginRead {
-                writer_row,
-                vacant: None,
-                seen: None,
-                writer,
-                holder,
-            })
+            let vacant = Box::new(["gate", "write"].map(|key| (key.to_string(), None)));
+            let (writer, holder) = (writer(), holder());
+            OpKind::Change(Change::BeginRead { vacant, seen: None, writer, holder })
         };
-        waiters.add("reader-1", begin_read(), false, 0);
-        waiters.add("writer_row", begin(), false, 0);
-        waiters.add("reader-2", begin_read(), false, 0);
-        assert_eq!(waiters.next_batch().unwrap().1, ["reader-1", "reader-2"]);
-        assert_eq!(waiters.next_batch().unwrap().1, ["writer_row"]);
-        waiters.add("writer_row", begin(), false, 0);
-        waiters.add("reader-3", begin_read(), false, 0);
-        assert_eq!(waiters.next_batch().unwrap().1, ["writer_row"]);
+        for row in ["gate", "write"] {
+            let mut waiters = Waiters::none();
+            waiters.add("reader-1", begin_read(), false, 0);
+            waiters.add(row, begin(), false, 0);
+            waiters.add("reader-2", begin_read(), false, 0);
+            assert_eq!(waiters.next_batch().unwrap().1, ["reader-1", "reader-2"]);
+            assert_eq!(waiters.next_batch().unwrap().1, [row]);
+            waiters.add(row, begin(), false, 0);
+            waiters.add("reader-3", begin_read(), false, 0);
+            assert_eq!(waiters.next_batch().unwrap().1, [row]);
+            assert_eq!(waiters.next_batch().unwrap().1, ["reader-3"]);
+        }
+        let begin_write = || {
+            let gate = ("gate".to_string(), TermId { token: Timestamp(1), writer: writer() });
+            let heartbeat = Timestamp(1);
+            let row = spindle_protocol::Row {
+                heartbeat,
+                token: heartbeat,
+                writer: writer(),
+                lease: None,
+            };
+            let readers = vec![("reader-1".to_string(), row)];
+            let begin = Box::new(Change::Insert { writer: writer(), holder: holder() });
+            OpKind::Change(Change::BeginWrite { gate, readers, begin })
+        };
+        for other in ["gate", "reader-1"] {
+            let mut waiters = Waiters::none();
+            waiters.add("write", begin_write(), false, 0);
+            waiters.add(other, begin(), false, 0);
+            assert_eq!(waiters.next_batch().unwrap().1, ["write"]);
+            waiters.add("write", begin_write(), false, 0);
+            assert_eq!(waiters.next_batch().unwrap().1, [other]);
+            assert_eq!(waiters.next_batch().unwrap().1, ["write"]);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -73,9 +73,9 @@ pub(super) struct Chosen {
     class: Class,
     pub(super) ops: Vec<Arc<Op>>,
     locks: HashSet<Arc<str>>,
-    /// The writers' rows that they may change besides: all who begin to read under one write the
-    /// same into it.
-    writer_rows: HashSet<String>,
+    /// The rows of others that they may change besides: all who begin to read under one writer write
+    /// the same into its rows.
+    others: HashSet<String>,
     bytes: usize,
     /// Those of a row that is written already. Two writes of one row would have to be judged by
     /// each other.
@@ -84,8 +84,8 @@ pub(super) struct Chosen {
 
 impl Chosen {
     pub(super) fn new(class: Class) -> Chosen {
-        let (locks, writer_rows) = (HashSet::new(), HashSet::new());
-        Chosen { class, ops: Vec::new(), locks, writer_rows, bytes: 0, twice: Vec::new() }
+        let (locks, others) = (HashSet::new(), HashSet::new());
+        Chosen { class, ops: Vec::new(), locks, others, bytes: 0, twice: Vec::new() }
     }
 
     pub(super) fn has_room_for(&self, op: &Op) -> bool {
@@ -94,17 +94,17 @@ impl Chosen {
     }
 
     pub(super) fn add(&mut self, came: u64, op: Arc<Op>) {
-        let (lock, writer_row) = (&op.lock, op.kind.writer_row());
+        let (lock, others) = (&op.lock, op.kind.others());
         let meets_another = || {
-            let meets_writer_row = self.writer_rows.contains(&**lock) || self.locks.contains(lock);
-            meets_writer_row || writer_row.is_some_and(|writer_row| self.locks.contains(writer_row))
+            let is_taken = self.others.contains(&**lock) || self.locks.contains(lock);
+            is_taken || others.iter().any(|other| self.locks.contains(*other))
         };
         if self.class != Class::Polls && meets_another() {
             self.twice.push((came, op));
             return;
         }
         self.locks.insert(Arc::clone(lock));
-        self.writer_rows.extend(writer_row.map(str::to_string));
+        self.others.extend(others.into_iter().map(str::to_string));
         self.bytes += op.bytes();
         self.ops.push(op);
     }

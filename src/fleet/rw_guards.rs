@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use tokio::sync::OwnedRwLockWriteGuard;
+use tokio_util::sync::CancellationToken;
 
 use crate::error::ReleaseOutcome;
 use crate::lock::Guard;
@@ -55,15 +56,19 @@ impl Deref for ReadGuard {
 #[derive(Debug)]
 #[must_use = "dropping a guard releases the lock"]
 pub struct WriteGuard {
-    /// Holds the first term, whose token is of no use.
+    /// The write lock, and its term, which is cancelled with either of both locks.
     guard: Guard,
     term: Term,
+    gate: Guard,
     _turn: OwnedRwLockWriteGuard<()>,
 }
 
 impl WriteGuard {
-    pub(super) fn new(guard: Guard, term: Term, turn: OwnedRwLockWriteGuard<()>) -> WriteGuard {
-        WriteGuard { guard, term, _turn: turn }
+    pub(super) fn new(guard: Guard, gate: Guard, turn: OwnedRwLockWriteGuard<()>) -> WriteGuard {
+        let cancelled = guard.cancellation();
+        let term = guard.with_cancellation(cancelled.clone());
+        tokio::spawn(cancel_with(gate.cancellation(), cancelled));
+        WriteGuard { guard, term, gate, _turn: turn }
     }
 
     /// Ends writing, within the release limit, and says what came of that.
@@ -72,7 +77,20 @@ impl WriteGuard {
     ///
     /// Once polled, the release goes on whether or not the future is dropped.
     pub async fn release(self) -> ReleaseOutcome {
-        self.guard.release().await
+        // Readers that have first refusal at the gate find the write lock vacant.
+        let (write_lock, gate) = (self.guard.release().await, self.gate.release().await);
+        match (write_lock, gate) {
+            (ReleaseOutcome::Released, held @ ReleaseOutcome::Unacknowledged { .. }) => held,
+            (write_lock, _) => write_lock,
+        }
+    }
+}
+
+/// Cancels the second once the first is cancelled.
+async fn cancel_with(first: CancellationToken, second: CancellationToken) {
+    tokio::select! {
+        () = first.cancelled() => second.cancel(),
+        () = second.cancelled() => {}
     }
 }
 
@@ -101,6 +119,12 @@ impl Reading {
     /// Returns true if there is a read guard of that lock by this table.
     pub(super) fn is_any(table: &Table, lock: &str) -> bool {
         table.reads.borrow().contains_key(lock)
+    }
+
+    /// Waits until there is a read guard of that lock by this table.
+    pub(super) async fn is_there(table: &Table, lock: &str) {
+        // The table keeps the sender.
+        let _ = table.reads.subscribe().wait_for(|reads| reads.contains_key(lock)).await;
     }
 
     /// Waits until there is no read guard of that lock by this table.

@@ -7,13 +7,12 @@ use std::time::Duration;
 use spindle_protocol::rw::Reader;
 use tokio::time::{Instant, timeout};
 
-use super::failures::Failures;
 use super::rw_guards::{ReadGuard, Reading, WriteGuard};
 use crate::batch::Columns;
 use crate::error::Result;
 use crate::lock::{Spindle, within};
-use crate::names::{check_part, readers_prefix, subject, writer_key};
-use crate::runloop::{RowRole, WritersTurns};
+use crate::names::{check_part, gate_key, readers_prefix, subject, write_lock_key};
+use crate::runloop::{ReaderRow, ReadersPlace, RowRole};
 use crate::settings::{LockBuilder, Settings};
 use crate::store::Table;
 use crate::store::membership::{poll, search_and_tidy, taken_until, tidy_pause};
@@ -24,33 +23,34 @@ const TIDY_LIMIT: Duration = Duration::from_secs(1);
 
 /// A lock that many read under, or one writes under. A cheap clone is another handle to the same.
 ///
-/// Each reader is an ordinary lock in a row of its own, and the writers share a row. So each has a
-/// term, a token and a fence, and what a crashed process held is free once its lease is over.
+/// Each reader is an ordinary lock in a row of its own. A writer holds two: the gate, which stops new
+/// readers, and the write lock, once nobody reads any more. So each has a term, a token and a fence, and
+/// what a crashed process held is free once its lease is over.
 ///
 /// # Promises
 ///
 /// - While a write guard is valid, no other guard is, as far as locks exclude each other. A fenced
 ///   write of a reader commits before the next writer begins, or not at all. A writer's commits
 ///   before the next reader or writer begins, or not at all.
-/// - A writer's token is later than those of all readers and writers before it. A reader's is later
-///   than those of all writers before it.
+/// - A writer's token is later than those of all readers and writers before it, and than each fenced
+///   write of theirs. A reader's is later than those of all writers before it.
 /// - A writer that waits stops new readers, in all processes. Readers that have begun finish.
+/// - Processes have their turns in line: a writer's is its own, and all readers share one. Where somebody
+///   waits, who wrote leaves the lock to who has waited longest. Readers that it is left to have two polls
+///   to begin. So nobody waits for longer than the turns of those before it take.
 /// - The callers of one handle and its clones have their turns in the order of their calls. Readers
 ///   between two writers read together. A writer begins its turn once nobody reads by the same
 ///   [`LockTable`](crate::LockTable), and lets readers pass until then: who reads may read once more.
 ///
 /// # Not promised
 ///
-/// **Processes have no order.** While writers follow each other, each process lets them do so for ten
-/// polls. The write that is at work then leaves the lock to the readers of all processes, for a poll and a
-/// quarter. After that, writers of other processes come first. So while the same processes write, a reader
-/// waits no longer than ten polls and a write. New readers then wait for the next writer. It needs the
-/// same poll interval everywhere.
+/// **The order in line is no exact one.** Who waits for less than two polls has no place in it. A process
+/// that stood first and is gone costs the others two polls, once.
 ///
 /// # Costs
 ///
-/// A guard of either kind heartbeats as a lock does. A writer that waits reads all readers' rows once
-/// per poll interval. Plan for up to a few hundred readers at a time.
+/// A guard heartbeats as a lock does, a write guard as two. A writer that waits reads all readers' rows
+/// once per poll interval. Plan for up to a few hundred readers at a time.
 ///
 /// ```
 /// use spindle::{Database, LockTable};
@@ -82,18 +82,16 @@ pub struct RwLock(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) table: Arc<Table>,
     name: String,
-    /// The key of the writers' row.
-    pub(super) writer_row: String,
-    /// The beginning of the keys of the readers' rows.
+    /// The beginning of the keys of the readers' rows, and of the write lock's.
     pub(super) readers: String,
+    /// The gate's, and the write lock's.
     pub(super) settings: Settings,
+    pub(super) write_lock: Settings,
     lock: LockBuilder,
     /// Has the callers of a handle and its clones come in their order. A reader leaves it once it
     /// reads, a writer once it has written: one of the writers polls for all.
     pub(super) queue: Arc<tokio::sync::RwLock<()>>,
-    pub(super) writers: Arc<WritersTurns>,
-    /// Why the last try to begin the second term of a writer failed, if it did.
-    pub(super) failures: Failures,
+    place: Arc<ReadersPlace>,
     /// When to search for the rows of readers long gone.
     tidy_at: Mutex<Instant>,
 }
@@ -103,16 +101,15 @@ impl RwLock {
         check_part("readers and writers' lock", &name)?;
         let id = lock.fix_id();
         check_part("id of a reader or writer", &id)?;
-        let writer_row = writer_key(&name);
-        let settings = lock.for_row(writer_row.clone()).settings()?;
+        let settings = lock.for_row(gate_key(&name)).settings()?;
+        let write_lock = lock.for_row(write_lock_key(&name)).settings()?;
         Ok(RwLock(Arc::new(Inner {
             table: Arc::clone(&lock.table),
             readers: readers_prefix(&name),
             name,
-            writer_row,
-            writers: Arc::new(WritersTurns::new(settings.timing.poll_interval)),
-            failures: Failures::new(&settings.clock),
+            place: Arc::new(ReadersPlace::new(settings.timing.poll_interval)),
             settings,
+            write_lock,
             lock,
             queue: Arc::default(),
             tidy_at: Mutex::new(Instant::now()),
@@ -145,7 +142,7 @@ impl RwLock {
     ///
     /// As `read`.
     pub async fn read_within(&self, limit: Duration) -> Result<ReadGuard> {
-        let (key, reader) = (&*self.0.writer_row, self.reader());
+        let (key, reader) = (&*self.0.settings.name, self.reader());
         let trouble = || reader.published().health_record().last_cause();
         within(limit, key, "try_read", self.read_by(&reader), trouble).await
     }
@@ -161,7 +158,7 @@ impl RwLock {
     ///
     /// As `read`.
     pub async fn try_read(&self) -> Result<Option<ReadGuard>> {
-        runtime(&subject(&self.0.writer_row))?;
+        runtime(&subject(&self.0.settings.name))?;
         let Ok(_turn) = self.0.queue.try_read() else { return Ok(None) };
         self.tidy_now_and_then().await;
         let guard = self.reader().try_acquire().await?;
@@ -190,8 +187,7 @@ impl RwLock {
     ///
     /// As `read`. Readers go on once the release has arrived.
     pub async fn write(&self) -> Result<WriteGuard> {
-        let (writer, row) = self.writer();
-        self.write_by(&writer, &row).await
+        self.write_by(&self.writer()).await
     }
 
     /// Writes as [`write`](RwLock::write) does, but waits no longer than `limit`.
@@ -205,11 +201,8 @@ impl RwLock {
     ///
     /// As `write`.
     pub async fn write_within(&self, limit: Duration) -> Result<WriteGuard> {
-        let (key, (writer, row)) = (&*self.0.writer_row, self.writer());
-        let failures = &self.0.failures;
-        let trouble =
-            || failures.last().or_else(|| writer.published().health_record().last_cause());
-        within(limit, key, "try_write", self.write_by(&writer, &row), trouble).await
+        let (key, writer) = (&*self.0.settings.name, self.writer());
+        within(limit, key, "try_write", self.write_by(&writer), || writer.trouble()).await
     }
 
     /// Polls once, and begins to write if nobody reads or writes. Returns nothing otherwise, or if a
@@ -225,22 +218,21 @@ impl RwLock {
     ///
     /// As `write`.
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
-        runtime(&subject(&self.0.writer_row))?;
+        runtime(&subject(&self.0.settings.name))?;
         if self.reads_here() {
             return Ok(None);
         }
         let Ok(turn) = Arc::clone(&self.0.queue).try_write_owned() else { return Ok(None) };
-        self.0.writers.begins();
-        let Inner { table, writer_row, readers, settings, .. } = &*self.0;
-        let found = poll(table, &[writer_row], &[readers], Columns::ButInfo).await?;
+        let Inner { table, settings, readers, .. } = &*self.0;
+        let found = poll(table, &[&settings.name], &[readers], Columns::ButInfo).await?;
         let lease = settings.timing.lease;
         if found.rows.iter().any(|full| taken_until(&full.row(), lease, found.read_at).is_some()) {
             return Ok(None);
         }
-        let (writer, row) = self.writer();
-        let Some(guard) = writer.try_acquire().await? else { return Ok(None) };
-        let term = self.second(&guard, &row, false).await?;
-        Ok(term.map(|term| WriteGuard::new(guard, term, turn)))
+        let writer = self.writer();
+        let Some(gate) = writer.gate.try_acquire().await? else { return Ok(None) };
+        let guard = self.write_lock(&writer, &gate).try_acquire().await?;
+        Ok(guard.map(|guard| WriteGuard::new(guard, gate, turn)))
     }
 
     /// Returns the name of the lock.
@@ -250,7 +242,7 @@ impl RwLock {
 
     /// Reads by this instance, in its turn among the callers of this handle.
     async fn read_by(&self, reader: &Spindle) -> Result<ReadGuard> {
-        runtime(&subject(&self.0.writer_row))?;
+        runtime(&subject(&self.0.settings.name))?;
         let _turn = self.0.queue.read().await;
         self.tidy_now_and_then().await;
         Ok(ReadGuard::new(reader.acquire().await?, self.reading()))
@@ -258,17 +250,17 @@ impl RwLock {
 
     /// Returns an instance for a row that nobody has had.
     fn reader(&self) -> Spindle {
-        let Inner { table, writer_row, readers, settings, lock, .. } = &*self.0;
+        let Inner { table, readers, settings, write_lock, lock, place, .. } = &*self.0;
         let (id, lease) = (&settings.id, settings.timing.lease);
         let key = format!("{readers}{id}-{:016x}", random::draw::<u64>());
-        let reader = Reader::new(&**writer_row, &**id, lease);
-        let row_role = RowRole::Reader(Arc::new(Mutex::new(reader)));
+        let others = [settings.name.to_string(), write_lock.name.to_string()];
+        let row = ReaderRow::new(Reader::new(others, &**id, lease), Arc::clone(place));
         let settings = lock.for_row(key).settings();
-        Spindle::in_role(Arc::clone(table), settings, row_role)
+        Spindle::in_role(Arc::clone(table), settings, RowRole::Reader(Arc::new(row)))
     }
 
     fn reading(&self) -> Reading {
-        Reading::new(&self.0.table, &self.0.writer_row)
+        Reading::new(&self.0.table, &self.0.settings.name)
     }
 
     /// Deletes the rows of readers that are long gone, now and then; a writer would delete them as

@@ -119,10 +119,12 @@ impl Spindle {
         mut settings: Result<Settings>,
         row_role: RowRole,
     ) -> Spindle {
-        if let (Ok(settings), RowRole::Reader(_) | RowRole::Writer(_) | RowRole::Job(_)) =
-            (&mut settings, &row_role)
-        {
-            settings.standing = Standing::Aside;
+        if let Ok(settings) = &mut settings {
+            match &row_role {
+                RowRole::Lock => {}
+                RowRole::Reader(_) => settings.standing = Standing::Reader,
+                RowRole::WriteLock(_) | RowRole::Job(_) => settings.standing = Standing::Aside,
+            }
         }
         let (commands, inbox) = mpsc::unbounded();
         let (clock, name) = match &settings {

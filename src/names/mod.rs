@@ -127,13 +127,18 @@ pub(crate) fn permits_prefix(name: &str) -> String {
     format!("{RESERVED}permit:{name}/")
 }
 
-/// Returns the key of the row of a lock's writers.
-pub(crate) fn writer_key(name: &str) -> String {
+/// Returns the key of the gate of readers and writers.
+pub(crate) fn gate_key(name: &str) -> String {
     format!("{RESERVED}rw:{name}")
 }
 
-/// Returns true if this is the key of the row of a lock's writers.
-pub(crate) fn is_writer_row(key: &str) -> bool {
+/// Returns the key of the write lock. No reader's row has it: those end in an id, `-` and 16 digits.
+pub(crate) fn write_lock_key(name: &str) -> String {
+    format!("{}write", readers_prefix(name))
+}
+
+/// Returns true if this is the key of a gate.
+pub(crate) fn is_gate(key: &str) -> bool {
     key.strip_prefix(RESERVED)
         .and_then(|rest| rest.strip_prefix("rw:"))
         .is_some_and(|rest| !rest.contains('/'))
@@ -159,9 +164,9 @@ pub(crate) fn is_of_one_member(key: &str) -> bool {
     matches!(words, Some(("member" | "share", _)))
 }
 
-/// Returns the beginning of the keys of the rows of a lock's readers.
+/// Returns the beginning of the keys of a lock's readers and of its write lock.
 pub(crate) fn readers_prefix(name: &str) -> String {
-    format!("{}/", writer_key(name))
+    format!("{}/", gate_key(name))
 }
 
 /// Reads a number as these keys have it, and no other way of writing it.
@@ -269,17 +274,13 @@ mod tests {
             (shares_prefix("orders", "partitions"), "group `orders`"),
             (format!("{}7", shards_prefix("orders", "partitions")), "group `orders`"),
             (permits_prefix("uploads"), "semaphore `uploads`"),
-            (writer_key("catalogue"), "readers and writers' lock `catalogue`"),
+            (gate_key("catalogue"), "readers and writers' lock `catalogue`"),
             (readers_prefix("catalogue"), "readers and writers' lock `catalogue`"),
             ("job".to_string(), "lock `job`"),
         ] {
             assert_eq!(subject(&prefix), expected);
         }
-        assert!(
-            is_writer_row(&writer_key("a"))
-                && !is_writer_row(&readers_prefix("a"))
-                && !is_writer_row("rw:a")
-        );
+        assert!(is_gate(&gate_key("a")) && !is_gate(&write_lock_key("a")) && !is_gate("rw:a"));
     }
 
     #[test]
@@ -302,6 +303,7 @@ mod tests {
             ("spindle:permit:api/0", Some("spindle:permit:api")),
             ("spindle:rw:jobs", Some("spindle:rw:jobs")),
             ("spindle:rw:jobs/reader", Some("spindle:rw:jobs")),
+            (&*write_lock_key("jobs"), Some("spindle:rw:jobs")),
             ("orders/1", None),
             ("spindles:a/b", None),
         ] {

@@ -8,13 +8,13 @@ mod metrics;
 mod namesake;
 mod role;
 mod row;
+mod shared;
 mod waiters;
-mod writer;
 
 pub(crate) use drive::{Command, Demand, Driver, overdue_limit};
 pub(crate) use job::{JobRows, SlotSeen};
 pub(crate) use metrics::Meter;
 pub(crate) use role::RowRole;
 pub(crate) use row::{BatchedRow, LockRow, UnderWay};
+pub(crate) use shared::{ReaderRow, ReadersPlace, WriteLockRow};
 pub(crate) use waiters::{End, Grant, NotGranted, ReleaseNote, WaitMode, Waiter};
-pub(crate) use writer::{WriterRow, WritersTurns};

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::OptionFuture;
-use spindle_protocol::{Act, Answer, Change, Holder};
+use futures_util::future::{OptionFuture, join_all};
+use spindle_protocol::{Act, Answer, Change, Holder, Rejection};
 
 use super::role::RowRole;
+use super::shared::{ReaderRow, WriteLockRow};
 use crate::batch::{BatchHandle, OpKind, Ticks};
 use crate::error::Outcome;
 use crate::settings::Settings;
@@ -34,8 +34,8 @@ pub(crate) struct BatchedRow(Arc<Batched>);
 
 struct Batched {
     handle: BatchHandle,
-    /// A reader polls the writers' row beside its own, and a job its record's.
-    other_row: Option<BatchHandle>,
+    /// The rows that are polled beside its own: gate and write lock by a reader, a job's record.
+    others: Vec<BatchHandle>,
     holder: Holder,
     /// From then on a request counts as slow: one that polls, and any other.
     poll_patience: Duration,
@@ -62,13 +62,13 @@ impl BatchedRow {
         registration: Option<Arc<Registration>>,
     ) -> BatchedRow {
         let handle = |lock| table.batchers.handle(&table.store, lock, random::draw());
-        let other_row = role.other_row().map(handle);
+        let others = role.other_rows().into_iter().map(handle).collect();
         let handle = handle(Arc::clone(&settings.name));
         if settings.is_repeat {
             handle.repeats();
         }
         let row = BatchedRow::with_handle(handle, settings);
-        BatchedRow(Arc::new(Batched { other_row, release_info, role, registration, ..row }))
+        BatchedRow(Arc::new(Batched { others, release_info, role, registration, ..row }))
     }
 
     /// Returns the row of an ordinary lock, in the batcher of this handle.
@@ -80,7 +80,7 @@ impl BatchedRow {
     fn with_handle(handle: BatchHandle, settings: &Settings) -> Batched {
         Batched {
             handle,
-            other_row: None,
+            others: Vec::new(),
             holder: Holder { lease: settings.timing.lease, info: settings.info.clone() },
             poll_patience: settings.timing.patience().max(settings.timing.poll_interval),
             patience: settings.timing.patience(),
@@ -99,20 +99,28 @@ impl LockRow for BatchedRow {
         let row = &self.0;
         let registering = row.registering(&act, limit);
         match (row.change(&act), &row.role) {
-            (Some(change), _) if registering.is_some() => {
-                let (handle, patience) = (row.handle.clone(), row.patience);
+            (Some(change), RowRole::Lock) if registering.is_none() => {
+                Box::pin(row.handle.send(OpKind::Change(change), limit, row.patience))
+            }
+            (Some(change @ Change::Mark { .. }), RowRole::Reader(reader)) => {
+                Box::pin(row.mark(change, reader, limit))
+            }
+            (Some(change), role) => {
+                let (handle, patience, role) = (row.handle.clone(), row.patience, role.clone());
                 Box::pin(async move {
                     OptionFuture::from(registering).await;
+                    if let RowRole::WriteLock(row) = role
+                        && let Some(outcome) = row.clears(&change).await
+                    {
+                        return outcome;
+                    }
                     handle.send(OpKind::Change(change), limit, patience).await
                 })
             }
-            (Some(change), _) => {
-                Box::pin(row.handle.send(OpKind::Change(change), limit, row.patience))
-            }
-            (None, RowRole::Reader(_) | RowRole::Job(_)) => Box::pin(row.observe_both(limit)),
-            (None, RowRole::Writer(writer)) => {
-                let (observing, writer) = (row.observe(limit), Arc::clone(writer));
-                Box::pin(observing.inspect(move |outcome| writer.hears(&outcome.answer)))
+            (None, RowRole::Reader(_) | RowRole::Job(_)) => Box::pin(row.observe_all(limit)),
+            (None, RowRole::WriteLock(row)) => {
+                let row: Arc<WriteLockRow> = Arc::clone(row);
+                Box::pin(async move { row.observe(limit).await })
             }
             (None, RowRole::Lock) => Box::pin(row.observe(limit)),
         }
@@ -148,24 +156,39 @@ impl Batched {
         self.handle.send(OpKind::Observe { is_first }, limit, self.poll_patience)
     }
 
-    /// Polls its own row and the other one in one request.
-    fn observe_both(&self, limit: Duration) -> impl Future<Output = Outcome> + Send + use<> {
+    /// Polls its own row and the others in one request.
+    fn observe_all(&self, limit: Duration) -> impl Future<Output = Outcome> + Send + use<> {
         let own = self.observe(limit);
         let patience = self.poll_patience;
         let send =
             |row: &BatchHandle| row.send(OpKind::Observe { is_first: false }, limit, patience);
-        let other = OptionFuture::from(self.other_row.as_ref().map(send));
+        let others = join_all(self.others.iter().map(send));
         let role = self.role.clone();
         async move {
-            let (own, other) = tokio::join!(own, other);
-            let Some(other) = other else { return own };
-            match (own, other) {
-                (
-                    Outcome { answer: Answer::Observed(own), .. },
-                    Outcome { answer: Answer::Observed(other), .. },
-                ) => Outcome::of(Answer::Observed(role.observed(own, other))),
-                (failed @ Outcome { error: Some(_), .. }, _) | (_, failed) => failed,
+            let (own, others) = tokio::join!(own, others);
+            let Answer::Observed(own) = own.answer else { return own };
+            let mut seen = Vec::with_capacity(others.len());
+            for other in others {
+                let Answer::Observed(observation) = other.answer else { return other };
+                seen.push(observation);
             }
+            Outcome::of(Answer::Observed(role.observed(own, &seen)))
+        }
+    }
+
+    /// Takes the place of all readers in the line of the gate, unless another one of the handle has asked
+    /// for it.
+    fn mark(
+        &self,
+        change: Change,
+        reader: &ReaderRow,
+        limit: Duration,
+    ) -> impl Future<Output = Outcome> + Send + use<> {
+        let gate = self.others.first().filter(|_| reader.asks_for_place());
+        let asked = gate.map(|gate| gate.send(OpKind::Change(change), limit, self.patience));
+        async move {
+            let needless = || Outcome::of(Answer::Rejected(Rejection::Needless));
+            OptionFuture::from(asked).await.unwrap_or_else(needless)
         }
     }
 }

@@ -292,7 +292,7 @@ fn key_set<K: AsRef<str>>(keys: &[K], ranges: &[(String, String)]) -> KeySet {
 fn doing(changes: &[(Arc<str>, Change)]) -> String {
     match changes {
         [(lock, change)] => format!("lock `{lock}`: {}", doing_what(change)),
-        [(_, Change::Heartbeat { .. } | Change::KeepWriting { .. }), ..] => {
+        [(_, Change::Heartbeat { .. }), ..] => {
             format!("{} locks: heartbeat", changes.len())
         }
         _ => format!("{} locks: begin or release", changes.len()),
@@ -304,8 +304,8 @@ fn doing_what(change: &Change) -> &'static str {
         Change::Job { term, .. } => doing_what(term),
         Change::Insert { .. } => "insert its row",
         Change::Takeover { .. } => "take it over",
-        Change::Heartbeat { .. } | Change::KeepWriting { .. } => "heartbeat",
-        Change::Release { .. } | Change::EndWriting { .. } => "release",
+        Change::Heartbeat { .. } => "heartbeat",
+        Change::Release { .. } => "release",
         Change::Mark { .. } => "stand in line",
         Change::Evict { .. } => "evict its holder",
         Change::Seize { .. } => "seize it",

@@ -9,7 +9,7 @@ use spindle_protocol::{Named, Observation, Rejection, Writer};
 
 use super::health_record::{FailureLine, Recovered};
 use crate::error::{Error, ReleaseOutcome, TermEnd};
-use crate::names::is_writer_row;
+use crate::names::is_gate;
 use crate::token::FencingToken;
 
 /// Logs one line. A subscriber that panics costs that line and nothing else.
@@ -49,8 +49,8 @@ impl Log {
         let (lock, id) = self.names();
         let previous = displaced.or(self.last_holder.as_deref());
         let vacancy = vacancy.map(tracing::field::debug);
-        // A writer's term begins once nobody reads any more.
-        if is_writer_row(lock) {
+        // A writer's term is that of the write lock.
+        if is_gate(lock) {
             say(|| tracing::info!(lock, id, %token, how, previous, vacancy, "stops new readers"));
         } else {
             say(|| tracing::info!(lock, id, %token, how, previous, vacancy, "term begins"));

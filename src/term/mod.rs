@@ -146,15 +146,6 @@ impl Term {
         Term { state: Arc::clone(&self.state), cancelled, progress: Progress::default() }
     }
 
-    /// Returns the term that a second commit began in place of this one, and that lives as long.
-    pub(crate) fn second(&self, token: FencingToken, writer: Writer) -> Term {
-        let TermState { lock, table, life, .. } = &*self.state;
-        let (lock, table, life) = (Arc::clone(lock), Arc::clone(table), Arc::clone(life));
-        let state = TermState { lock, table, token, writer, life };
-        let cancelled = self.cancelled.clone();
-        Term { state: Arc::new(state), cancelled, progress: Progress::default() }
-    }
-
     /// Reports that the task that was given this term goes on: what the
     /// [watchdog](crate::LeadOptions::watchdog) waits for. Without a watchdog it does nothing.
     ///

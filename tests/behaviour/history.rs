@@ -70,7 +70,7 @@ async fn the_grace_of_a_successor_is_no_vacancy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_of_a_writer_ends_when_it_begins_to_write() {
+async fn the_histories_of_gate_and_write_lock_tell_when_a_writer_came_and_when_it_wrote() {
     let (log, _guard) = Log::capture();
     let world = World::start().await;
     let table = world.table();
@@ -86,14 +86,14 @@ async fn the_wait_of_a_writer_ends_when_it_begins_to_write() {
     let token = writing.token();
     writing.release().await;
 
-    let mut history = table.history("spindle:rw:catalogue");
-    let term = history.next().await.unwrap().unwrap();
-    assert_eq!((term.token, term.cause), (token, Some(Cause::Released)));
-    let wait = history.next().await.unwrap().unwrap();
-    assert_eq!((&*wait.holder, wait.cause), ("w", Some(Cause::BeganToWrite)));
-    assert_eq!(wait.end, Some(token.to_datetime()));
-    assert_eq!(term.vacancy, Some(Duration::ZERO));
-    assert_eq!(history.next().await.unwrap(), None);
+    for (name, began) in [("spindle:rw:catalogue/write", true), ("spindle:rw:catalogue", false)] {
+        let mut history = table.history(name);
+        let term = history.next().await.unwrap().unwrap();
+        assert_eq!((&*term.holder, term.cause), ("w", Some(Cause::Released)), "{name}");
+        assert_eq!(term.token == token, began, "{name}");
+        assert!(term.token <= token, "{name}");
+        assert_eq!(history.next().await.unwrap(), None);
+    }
 }
 
 #[tokio::test(start_paused = true)]

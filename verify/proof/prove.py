@@ -15,8 +15,7 @@ from collections import namedtuple
 from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
 
-# How many elements each sort has in the small world, and its latest time.
-SIZES = {"Instance": 2, "Row": 2, "Writer": 5, "Term": 3, "Beat": 2, "Fence": 2, "Look": 5}
+# The latest time of the small world.
 LATEST = 60
 # How long one query may take. It takes a few seconds, and more on a busy machine.
 LIMIT_MS = 100_000
@@ -53,21 +52,38 @@ def renamed(text, names):
     return NAME.sub(lambda name: names.get(name[0], name[0]), text)
 
 
-def elements(sort):
-    return [f"{sort.lower()}{number}" for number in range(SIZES[sort])]
+def world_of(plot):
+    """Returns the elements of each sort in the small world: as many as the plot has a use for."""
+    some = {action: plot.count(action) for action in plot}
+    begins = sum(some.get(name, 0) for name in ("insert", "takeover", "begin-read", "begin-write"))
+    sizes = {
+        "Instance": 2,
+        # The gate, the write lock and a reader's; or two of any locks.
+        "Row": 3 if {"begin-read", "begin-write"} & {*plot} else 2,
+        "Writer": min(some.get("send", 0) + 2, 5),
+        "Term": min(max(begins, 1), 3),
+        "Beat": min(max(some.get("send-heartbeat", 0), 1), 2),
+        "Fence": min(max(some.get("fence", 0), 1), 2),
+        # Each attempt has looks at gate and write lock, though it may never look there.
+        "Look": some.get("look", 0) + 1,
+    }
+    return tuple(
+        (sort, tuple(f"{sort.lower()}{number}" for number in range(size)))
+        for sort, size in sizes.items()
+    )
 
 
 @functools.cache
-def written(term, small):
+def written(term, world):
     """Returns the text of a term. In the small world, it has all elements, and no quantifiers."""
-    if isinstance(term, str) or not small:
+    if isinstance(term, str) or not world:
         return show(term)
     if term[0] not in ("forall", "exists"):
-        return f"({' '.join(written(part, small) for part in term)})"
+        return f"({' '.join(written(part, world) for part in term)})"
     quantifier, variables, body = term
-    names = [name for name, _ in variables]
-    every = itertools.product(*(elements(sort) for _, sort in variables))
-    bodies = (renamed(written(body, small), dict(zip(names, each))) for each in every)
+    names, elements = [name for name, _ in variables], dict(world)
+    every = itertools.product(*(elements[sort] for _, sort in variables))
+    bodies = (renamed(written(body, world), dict(zip(names, each))) for each in every)
     return f"({'and' if quantifier == 'forall' else 'or'} {' '.join(bodies)})"
 
 
@@ -86,13 +102,14 @@ class Run:
 
     def at(self, term):
         """Returns the text of a term, with the state's names as they are called now."""
-        return renamed(written(term, self.small), self.names)
+        return renamed(written(term, self.elements), self.names)
 
     def require(self, formula):
         self.lines.append(f"(assert {formula})")
 
     def text(self, start, plot, goal):
         """Returns the text, or none if no action changes what the goal speaks of."""
+        self.elements = world_of(plot) if self.small else ()
         self.world()
         for formula in start:
             self.require(self.at(formula))
@@ -113,8 +130,9 @@ class Run:
 
     def world(self):
         """Declares the sorts, what never changes, and the state."""
+        elements = dict(self.elements)
         for sort in self.relation.sorts:
-            each = " ".join(f"({element})" for element in elements(sort))
+            each = " ".join(f"({element})" for element in elements.get(sort, ()))
             few = f"(declare-datatypes (({sort} 0)) (({each})))"
             self.lines.append(few if self.small else f"(declare-sort {sort} 0)")
         for name, sorts in (self.relation.rigid | self.relation.state).items():
@@ -122,7 +140,7 @@ class Run:
         for name, axiom in self.relation.axiom.items():
             if f"axiom/{name}" != self.without:
                 self.require(self.at(axiom))
-        for instance in elements("Instance") if self.small else []:
+        for instance in elements.get("Instance", ()):
             self.require(f"(<= (lease {instance}) 9)")
 
     def step(self, number, name):
@@ -153,7 +171,7 @@ class Run:
             now = now | {changed: f"{changed}.{number + 1}"}
             self.lines.append(f"(define-fun {now[changed]} ({places}) {sort} {after})")
         self.names = now
-        rows = itertools.product(elements("Row"), CELLS)
+        rows = itertools.product(dict(self.elements).get("Row", ()), CELLS)
         self.asked += [f"({now[cell]} {row})" for row, cell in rows] + [now["now"]]
 
 

@@ -1,5 +1,5 @@
-//! Readers and writers: a writer's first commit stops new readers and gives it nothing else. So its
-//! row alone does not tell if it writes; the rows of the readers do.
+//! Readers and writers: who has the gate stops new readers, and waits for those there are. So that row
+//! alone does not tell if it writes; the rows of the readers do.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,17 @@ use crate::record::{LEASE_ASSUMED, Record, State};
 /// The names of all their rows begin so.
 pub const KIND: &str = "spindle:rw:";
 
-/// How many readers are at work, by the name of the row of their writers.
+/// The role of a row of readers and writers.
+pub fn role(name: &str) -> &'static str {
+    match name.strip_prefix(KIND).and_then(|name| name.split_once('/')) {
+        None => "gate",
+        // The name of a reader's row ends in `-` and 16 digits.
+        Some((_, "write")) => "writer",
+        Some(_) => "reader",
+    }
+}
+
+/// How many readers are at work, by the name of their gate.
 #[derive(Clone, Debug, Default)]
 pub struct Readers(BTreeMap<String, usize>);
 
@@ -19,12 +29,12 @@ impl Readers {
     pub fn among<'a>(rows: impl IntoIterator<Item = &'a LockState>) -> Readers {
         let mut readers = BTreeMap::<String, usize>::new();
         for row in rows {
-            if let Some(writer_row) = row.fleet()
-                && writer_row.starts_with(KIND)
-                && writer_row != row.name
+            if let Some(gate) = row.fleet()
+                && gate.starts_with(KIND)
+                && role(&row.name) == "reader"
                 && keeps_writers_out(row)
             {
-                *readers.entry(writer_row.to_string()).or_default() += 1;
+                *readers.entry(gate.to_string()).or_default() += 1;
             }
         }
         Readers(readers)

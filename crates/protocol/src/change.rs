@@ -103,14 +103,13 @@ pub enum Change {
         /// The term.
         term: TermId,
     },
-    /// Begins a reader's term, in a row of the reader's own, where nobody writes.
+    /// Begins a reader's term, in a row of the reader's own, where nobody writes or waits to.
     ///
     /// A writer that ended without a release is released: its fence fails from then on (I3).
     BeginRead {
-        /// The key of the writer's row.
-        writer_row: String,
-        /// The writer's row as it was observed to be vacant; none if there was none.
-        vacant: Option<Row>,
+        /// The gate and the write lock, by their keys, as each was observed to be vacant; none where
+        /// there was no row.
+        vacant: Box<[(String, Option<Row>); 2]>,
         /// The reader's own row as it was observed; none if there was none.
         seen: Option<Row>,
         /// The term's writer.
@@ -123,27 +122,15 @@ pub enum Change {
         /// The term.
         term: TermId,
     },
-    /// Begins the term of a writer that has stopped new readers and waited for the others. Their
+    /// Begins a term of the write lock, for who holds the gate and has waited for the readers. Their
     /// rows go, and with them their fences (I3).
     BeginWrite {
-        /// The term that stopped new readers.
-        first: TermId,
+        /// The key of the gate, and the term that keeps new readers out there.
+        gate: (String, TermId),
         /// The readers' rows as they were observed to be vacant, by their keys.
         readers: Vec<(String, Row)>,
-        /// The holder's lease and info.
-        holder: Holder,
-    },
-    /// Extends the lease of a writer whose second commit may be applied already.
-    KeepWriting {
-        /// The term that stopped new readers.
-        first: TermId,
-    },
-    /// Ends the term of a writer whose second commit may be applied already.
-    EndWriting {
-        /// The term that stopped new readers.
-        first: TermId,
-        /// The succession to the term.
-        next: Succession,
+        /// The begin of an ordinary lock.
+        begin: Box<Change>,
     },
 }
 
@@ -231,14 +218,11 @@ impl Change {
             | Change::Heartbeat { .. }
             | Change::Evict { .. }
             | Change::EndRead { .. }
-            | Change::KeepWriting { .. }
             | Change::Fence { .. } => Reads { keys: lock_and(&[]), columns: TERM },
             Change::Takeover { seen, .. } => {
                 Reads { keys: lock_and(&[takeover_key(lock, seen.token)]), columns: TAKEOVER }
             }
-            Change::Release { .. } | Change::EndWriting { .. } => {
-                Reads { keys: lock_and(&[]), columns: RELEASE }
-            }
+            Change::Release { .. } => Reads { keys: lock_and(&[]), columns: RELEASE },
             Change::Seize { .. } | Change::NameCount { .. } => {
                 Reads { keys: lock_and(&[]), columns: HEARTBEAT }
             }
@@ -251,12 +235,15 @@ impl Change {
                 Reads { columns: job::columns(term, record), ..reads }
             }
             Change::FailSlot { .. } => Reads { keys: lock_and(&[]), columns: HEARTBEAT },
-            Change::BeginRead { writer_row, .. } => {
-                Reads { keys: lock_and(std::slice::from_ref(writer_row)), columns: HEARTBEAT }
+            Change::BeginRead { vacant, .. } => {
+                let others = vacant.each_ref().map(|(key, _)| key.clone());
+                Reads { keys: lock_and(&others), columns: HEARTBEAT }
             }
-            Change::BeginWrite { readers, .. } => {
-                let readers: Vec<String> = readers.iter().map(|(key, _)| key.clone()).collect();
-                Reads { keys: lock_and(&readers), columns: HEARTBEAT }
+            Change::BeginWrite { gate, readers, begin } => {
+                let Reads { mut keys, columns } = begin.reads(lock);
+                keys.push(gate.0.clone());
+                keys.extend(readers.iter().map(|(key, _)| key.clone()));
+                Reads { keys, columns: if columns == TERM { HEARTBEAT } else { columns } }
             }
         }
     }
@@ -330,11 +317,9 @@ impl Change {
             }
             Change::FailSlot { seen } => job::given_up(lock, lock_row, seen),
             Change::Fence { term } => term.check(lock_row).map(|()| Vec::new()),
-            Change::BeginRead { .. }
-            | Change::EndRead { .. }
-            | Change::BeginWrite { .. }
-            | Change::KeepWriting { .. }
-            | Change::EndWriting { .. } => self.judge_shared(lock, found),
+            Change::BeginRead { .. } | Change::EndRead { .. } | Change::BeginWrite { .. } => {
+                self.judge_shared(lock, found)
+            }
         }
     }
 
@@ -363,16 +348,19 @@ impl Change {
         let row = |key: &str| found.iter().find(|row| row.key == key);
         let lock_row = row(lock);
         match self {
-            Change::BeginRead { writer_row, vacant, seen, writer, holder } => {
-                unchanged(row(writer_row), vacant.as_ref())?;
+            Change::BeginRead { vacant, seen, writer, holder } => {
+                for (key, vacant) in vacant.iter() {
+                    unchanged(row(key), vacant.as_ref())?;
+                }
                 unchanged(lock_row, seen.as_ref())?;
                 let kind = if seen.is_some() { WriteKind::Update } else { WriteKind::Insert };
                 let mut writes = vec![begin(lock, kind, writer, holder)];
                 // By its writer too: a heartbeat that a manual edit has set leaves the term in it.
-                let is_over =
-                    |writer_row: &Row| writer_row.is_released() && writer_row.writer.id().is_none();
-                if vacant.as_ref().is_some_and(|vacant| !is_over(vacant)) {
-                    writes.push(release(writer_row, WriteKind::Update, &Succession::Anyone, None));
+                let is_over = |row: &Row| row.is_released() && row.writer.id().is_none();
+                for (key, vacant) in vacant.iter() {
+                    if vacant.as_ref().is_some_and(|vacant| !is_over(vacant)) {
+                        writes.push(release(key, WriteKind::Update, &Succession::Anyone, None));
+                    }
                 }
                 Ok(writes)
             }
@@ -380,10 +368,9 @@ impl Change {
                 term.check(lock_row)?;
                 some(lock_row.into_iter().map(delete).collect())
             }
-            Change::BeginWrite { first, readers, holder } => {
-                first.check(lock_row)?;
-                let second = first.writer.second().ok_or_else(|| changed(lock_row))?;
-                let mut writes = vec![begin(lock, WriteKind::Update, &second, holder)];
+            Change::BeginWrite { gate: (gate, term), readers, begin } => {
+                term.check(row(gate))?;
+                let mut writes = begin.judge(lock, found)?;
                 for (key, seen) in readers {
                     // One that has left since is gone.
                     let Some(found) = row(key) else { continue };
@@ -391,14 +378,6 @@ impl Change {
                     writes.push(delete(found));
                 }
                 Ok(writes)
-            }
-            Change::KeepWriting { first } => {
-                let (term, looks) = (first.or_second(lock_row), false);
-                Change::Heartbeat { term, looks }.judge(lock, found)
-            }
-            Change::EndWriting { first, next } => {
-                let (term, next) = (first.or_second(lock_row), next.clone());
-                Change::Release { term, next, info: None }.judge(lock, found)
             }
             // Of an ordinary lock, which is judged above.
             _ => Err(changed(lock_row)),
@@ -418,13 +397,6 @@ impl TermId {
     fn check(&self, found: Option<&StoredRow>) -> Result<(), Rejection> {
         let is_ours = |row: &StoredRow| row.token == Some(self.token) && row.writer == self.writer;
         if found.is_some_and(is_ours) { Ok(()) } else { Err(changed(found)) }
-    }
-
-    /// Returns the term of the writer's second commit if that is what was found, or else the first.
-    fn or_second(&self, found: Option<&StoredRow>) -> TermId {
-        let found = found.map(StoredRow::row);
-        let second = found.and_then(|row| self.second_in(row.token, &row.writer));
-        second.unwrap_or_else(|| self.clone())
     }
 }
 

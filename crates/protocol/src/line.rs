@@ -25,6 +25,9 @@ pub(crate) const MARK_PAUSE: Duration = Duration::from_secs(10);
 /// The polls that show a lock vacant, after which a ranked contender leaves it to nobody.
 const VACANT_POLLS: u8 = 3;
 
+/// The waiter that stands for all readers in the line of a gate. No id of a process has a `/`.
+pub(crate) const READERS: &str = "/readers";
+
 /// A place in line: `<rank> <since> <id>#<nonce>`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
@@ -124,6 +127,8 @@ pub enum Standing {
         /// True if its term ends for a higher rank that waits.
         preempts: bool,
     },
+    /// As plain, in the one place of all readers.
+    Reader,
     /// It takes no place.
     Aside,
     /// As well, since its pool does: what is promised to the pool, known by this nonce, is its own.
@@ -144,8 +149,11 @@ pub(crate) enum Step {
 
 impl Wait {
     pub(crate) fn new(id: &str, instance: u64, standing: Standing) -> Wait {
-        let nonce = if let Standing::Pooled { pool } = standing { pool } else { instance };
-        let waiter = waiter(id, nonce);
+        let waiter = match standing {
+            Standing::Reader => READERS.into(),
+            Standing::Pooled { pool } => waiter(id, pool),
+            _ => waiter(id, instance),
+        };
         Wait { waiter, standing, since: None, misses: 0, vacant: None }
     }
 
@@ -233,7 +241,7 @@ impl Wait {
     fn rank(&self) -> Option<u32> {
         match self.standing {
             Standing::Aside | Standing::Pooled { .. } => None,
-            Standing::Plain => Some(0),
+            Standing::Plain | Standing::Reader => Some(0),
             Standing::Ranked { rank, .. } => Some(rank),
         }
     }

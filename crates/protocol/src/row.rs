@@ -62,10 +62,6 @@ pub enum Named<'a> {
     Stranger(&'a str),
 }
 
-/// Added to the number of an attempt, it marks the second commit of a writer that first stops new
-/// readers. No instance attempts so often.
-const SECOND: u64 = 1 << 32;
-
 impl Writer {
     /// Returns the writer of one term.
     pub fn term(id: &str, nonce: Nonce) -> Writer {
@@ -116,17 +112,6 @@ impl Writer {
         }
     }
 
-    /// Returns the writer of the second commit that follows the first of this term: as fresh as the
-    /// first.
-    pub fn second(&self) -> Option<Writer> {
-        match self.names() {
-            Named::Term { id, nonce } if nonce.attempt < SECOND => {
-                Some(Writer::term(id, Nonce { attempt: nonce.attempt + SECOND, ..nonce }))
-            }
-            _ => None,
-        }
-    }
-
     /// Returns the id of the holder, of whatever implementation.
     pub fn id(&self) -> Option<&str> {
         match self.names() {
@@ -151,17 +136,6 @@ pub struct TermId {
     pub token: Timestamp,
     /// The writer, with the nonce of the attempt that began the term.
     pub writer: Writer,
-}
-
-impl TermId {
-    /// Returns the term that the second commit began, after this first one of a writer, if a row
-    /// of this token and this writer says so.
-    ///
-    /// There is one such commit at most, since it displaces the first.
-    pub fn second_in(&self, token: Timestamp, writer: &Writer) -> Option<TermId> {
-        let second = self.writer.second().filter(|second| writer == second)?;
-        (token > self.token).then_some(TermId { token, writer: second })
-    }
 }
 
 /// The state that follows a release.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use spindle_protocol::line::id_of;
-use spindle_protocol::{Named, StoredRow, TermId, Timestamp};
+use spindle_protocol::{Named, StoredRow, Timestamp};
 
 use super::past_term::{Cause, PastTerm};
 use crate::settings::LEASE_DEFAULT;
@@ -53,9 +53,6 @@ fn ended(term: &StoredRow, later: &Later) -> Option<(Timestamp, Cause)> {
         Later::Nothing(_) => None,
         Later::Deleted(after, by) if over <= *after => ran_out(*by),
         Later::Deleted(_, by) => Some((*by, Cause::Unknown)),
-        Later::Version(version) if is_second_of(term, version) => {
-            Some((version.row().token, Cause::BeganToWrite))
-        }
         Later::Version(version) if is_term(version) => ran_out(version.row().token),
         Later::Version(version) => {
             let cause = cause(version);
@@ -70,12 +67,6 @@ fn ended(term: &StoredRow, later: &Later) -> Option<(Timestamp, Cause)> {
             Some((end, cause))
         }
     }
-}
-
-/// Returns true if the first is the wait of a writer, and the second the term that it waited for.
-fn is_second_of(term: &StoredRow, version: &StoredRow) -> bool {
-    let first = TermId { token: term.row().token, writer: term.writer.clone() };
-    first.second_in(version.row().token, &version.writer).is_some()
 }
 
 /// Returns how the term before the version ended, as the version says.

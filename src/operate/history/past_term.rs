@@ -62,9 +62,6 @@ pub enum Cause {
         /// Why, if the row says so.
         reason: Option<String>,
     },
-    /// It was the wait of a writer until nobody read any more. The term in which it writes comes
-    /// next.
-    BeganToWrite,
     /// No heartbeat came for a lease. A crash, a hang, lost contact and work that could not be
     /// stopped look alike. The end is the last moment that the holder can have believed in.
     LeaseRanOut,

@@ -90,7 +90,7 @@ impl Target {
     pub fn key(self, lock: usize) -> String {
         match self {
             Target::One | Target::Agents => "chaos".to_string(),
-            // The row of the writers; each reader has one of its own.
+            // The gate of the writers; each reader has a row of its own.
             Target::Sides { .. } => format!("spindle:rw:{GROUP}"),
             Target::Locks(_) => format!("chaos-{lock}"),
             Target::Shards(_) | Target::Deploys { .. } => {

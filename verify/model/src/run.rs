@@ -64,6 +64,22 @@ pub fn explore(scenario: &Scenario, limits: Limits) -> Report {
     check(scenario.name, LockModel { scenario: scenario.clone() }, limits)
 }
 
+/// Explores a model from which a rule is left out: unless an invariant breaks, the model is blind.
+pub fn check_broken<M>(name: &'static str, model: M, limits: Limits) -> Report
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + fmt::Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + fmt::Debug + PartialEq,
+{
+    let report = check(name, model, limits);
+    let is_seen = report.failures.iter().any(|failure| failure.steps.is_some());
+    let unseen = Failure { property: "an invariant breaks without the rule", steps: None };
+    let failures = if is_seen { Vec::new() } else { vec![unseen] };
+    let goals = (1, usize::from(is_seen));
+    // How many states come before that depends on the threads.
+    Report { transitions: 0, states: 0, depth: 0, complete: is_seen, goals, failures, ..report }
+}
+
 /// Explores a model, breadth first.
 pub fn check<M>(name: &'static str, model: M, limits: Limits) -> Report
 where

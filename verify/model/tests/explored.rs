@@ -3,7 +3,8 @@
 use spindle_model::history::Goal;
 use spindle_model::line::LineModel;
 use spindle_model::permits::PermitModel;
-use spindle_model::run::{Limits, Report, explore};
+use spindle_model::run::{Limits, Report, check, check_broken, explore};
+use spindle_model::rw::{self, RwModel};
 use spindle_model::scenario::{Budget, Scenario};
 use spindle_model::scenarios;
 
@@ -44,6 +45,18 @@ fn nobody_waits_for_ever_for_a_permit_unless_a_rule_is_left_out() {
     // The largest takes a minute here.
     for model in PermitModel::all().into_iter().filter(|model| model.name != "two permits") {
         let report = model.report();
+        assert!(report.failures.is_empty() && report.complete, "{report}");
+    }
+}
+
+#[test]
+fn readers_and_writers_keep_the_invariants_unless_a_rule_of_the_begin_is_left_out() {
+    for scenario in rw::quick().into_iter().take(1) {
+        let report = check(scenario.name, RwModel { scenario }, Limits::default());
+        assert!(report.failures.is_empty() && report.complete, "{report}");
+    }
+    for scenario in rw::broken() {
+        let report = check_broken(scenario.name, RwModel { scenario }, Limits::default());
         assert!(report.failures.is_empty() && report.complete, "{report}");
     }
 }

@@ -145,7 +145,7 @@ impl Process {
             self.act = None;
         }
         let believed = self.believed().map(|term| {
-            (Timestamp(self.number("(first_token t)", &[("t", &term)])), self.until(&term))
+            (Timestamp(self.number("(term_token t)", &[("t", &term)])), self.until(&term))
         });
         assert_eq!(believed, self.instance.term(), "{event:?} to {before:?}");
     }
@@ -186,7 +186,7 @@ impl Process {
         self.state.add("Term", &term);
         self.state.set(format!("begun {term}"), true);
         self.state.set(format!("writer {term}"), writer);
-        self.state.set(format!("first_token {term}"), token.0);
+        self.state.set(format!("term_token {term}"), token.0);
     }
 
     /// Returns the term that is believed.
@@ -230,7 +230,7 @@ impl Process {
             }
             Announcement::Ended { token, .. } => {
                 let term = believed.expect("a term that is believed");
-                assert_eq!(self.number("(first_token t)", &[("t", &term)]), token.0);
+                assert_eq!(self.number("(term_token t)", &[("t", &term)]), token.0);
                 return self.does("stop-believing", &[("t", &term)]);
             }
         };

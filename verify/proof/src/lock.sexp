@@ -5,8 +5,8 @@
 ; each action, claim and clause.
 
 ; Sorts of which there may be any number of elements, and names that stand for any: what is said of
-; one is said of all. A `Writer` is an attempt to begin a term, the mark of a writer's second commit,
-; or names no holder. A `Look` is one read of one row.
+; one is said of all. A `Writer` is an attempt to begin a term, or names no holder. A `Look` is one
+; read of one row.
 (sort Instance i j)
 (sort Row ro)
 (sort Look l)
@@ -19,25 +19,25 @@
 (rigid (Writer) Instance owner)
 (rigid (Writer) Row of)
 (rigid (Writer) Bool is_holder)
-(rigid (Writer) Writer attempt second_of)
-(rigid (Writer) Look own beside)
+(rigid (Writer) Term under)
+(rigid (Writer) Look own at_gate at_write_lock)
 (rigid () Writer nobody)
 (rigid (Look) Row at)
-(rigid () Row writers)
+(rigid () Row gate write_lock)
 (rigid (Row) Bool reads)
 (rigid (Instance) Int lease margin deducted)
 (rigid (Term) Writer writer)
 (rigid (Beat) Term beat_term)
 (rigid (Fence) Term fence_term)
 
-; What is assumed of them. Readers and writers of one lock have the rows that `reads`, and `writers`.
+; What is assumed of them. Readers of one lock have the rows that `reads`, its writers the `gate` and
+; the `write_lock`; an attempt at that is `under` a term of the gate.
 (axiom nobody-holds-nothing (not (is_holder nobody)))
 (axiom leases (and (<= 0 (margin i)) (< (margin i) (lease i))))
-(axiom rows-of-looks (and (= (at (own w)) (of w)) (= (at (beside w)) writers)))
-(axiom second-marks
-  (=> (and (is_holder w) (= (attempt w) w) (= (of w) writers))
-    (and (is_holder (second_of w)) (= (attempt (second_of w)) w) (not (= (second_of w) w)))))
-(axiom writers-do-not-read (not (reads writers)))
+(axiom rows-of-looks
+  (and (= (at (own w)) (of w)) (= (at (at_gate w)) gate) (= (at (at_write_lock w)) write_lock)))
+(axiom writers-do-not-read
+  (not (or (reads gate) (reads write_lock) (= gate write_lock))))
 (axiom half-of-the-margin-is-deducted
   (or (= (deducted i) (margin i)) (= (* 2 (deducted i)) (margin i))))
 (axiom all-of-the-margin-is-deducted (= (deducted i) (margin i)))
@@ -63,10 +63,9 @@
 (state (Fence) Bool fence_done)
 (state (Fence) Int fence_ts)
 ; Terms, and what instances believe.
-(state (Term) Bool begun has_second over unprotected displaces announced believes)
-(state (Term) Int nth first_token term_token over_at unprotected_at since_at since_clock)
+(state (Term) Bool begun over unprotected displaces announced believes)
+(state (Term) Int nth term_token over_at unprotected_at since_at since_clock)
 (state (Term) Term displaced)
-(state () Term last_second)
 (state () Int count)
 (state () Bool stray)
 
@@ -74,11 +73,8 @@
 (define row (t) (of (writer t)))
 (define term_lease (t) (lease (owner (writer t))))
 (define beat_owner (h) (owner (writer (beat_term h))))
-(define wr_of (t) (ite (has_second t) (second_of (writer t)) (writer t)))
-(define is_second (w) (and (is_holder w) (not (= (attempt w) w))))
 (define until (t) (- (+ (since_clock t) (term_lease t)) (deducted (owner (writer t)))))
 (define valid (t) (and (believes t) (< (clock (owner (writer t))) (until t))))
-(define writes (t) (and (= (row t) writers) (has_second t)))
 (define elapsed_well (i since clock_then by clock_now)
   (=> (>= (- by since) (lease i)) (>= (- clock_now clock_then) (- (lease i) (margin i)))))
 (define requests_elapsed_well (by reading)
@@ -91,41 +87,42 @@
   (or (not (saw_present l)) (= (saw_heartbeat l) 0)
     (>= (- (saw_at l) (saw_heartbeat l)) (ite (saw_lease_null l) (lease i) (saw_lease l)))))
 (define is_unbelieved (w)
-  (and (is_holder w) (settled (attempt w))
-    (forall ((u Term)) (=> (= (writer u) (attempt w)) (not (believes u))))))
+  (and (is_holder w) (settled w)
+    (forall ((u Term)) (=> (= (writer u) w) (not (believes u))))))
 (define may_leave (w)
   (or (vacant (own w) (owner w))
-    (and (= (owner (attempt (saw_wr (own w)))) (owner w)) (is_unbelieved (saw_wr (own w))))))
-(define may_read (w) (=> (reads (of w)) (and (looked (beside w)) (vacant (beside w) (owner w)))))
+    (and (= (owner (saw_wr (own w))) (owner w)) (is_unbelieved (saw_wr (own w))))))
+(define may_read (w)
+  (=> (reads (of w))
+    (and (looked (at_gate w)) (vacant (at_gate w) (owner w))
+      (looked (at_write_lock w)) (vacant (at_write_lock w) (owner w)))))
 (define is_in_row (t)
-  (and (present (row t)) (= (token (row t)) (term_token t)) (= (wr (row t)) (wr_of t))))
-(define is_first_or_second (t)
-  (or (and (= (token (row t)) (first_token t)) (= (wr (row t)) (writer t)))
-    (and (> (token (row t)) (first_token t)) (= (wr (row t)) (second_of (writer t))))))
+  (and (present (row t)) (= (token (row t)) (term_token t)) (= (wr (row t)) (writer t))))
 (define in_force (t) (and (begun t) (not (over t))))
 (define is_current (t)
   (has_current (row t))
   (= t (current (row t))))
-(define names (l t) (and (saw_present l) (= (term_token t) (saw_token l)) (= (wr_of t) (saw_wr l))))
+(define names (l t)
+  (and (saw_present l) (= (term_token t) (saw_token l)) (= (writer t) (saw_wr l))))
 (define ends_another (l)
   (exists ((x Term)) (and (in_force x) (= (row x) (at l)) (not (names l x)))))
 (define ends_all_but (t) (exists ((x Term)) (and (in_force x) (= (row x) (row t)) (not (= x t)))))
 (define names_as_before (ro) (and (present ro) (= (token ro) token_set) (= (wr ro) wr_set)))
-(define frees (w)
-  (and (saw_present (beside w))
-    (not (and (= (saw_heartbeat (beside w)) 0) (not (is_holder (saw_wr (beside w))))))))
+(define dead (l)
+  (and (saw_present l) (not (and (= (saw_heartbeat l) 0) (not (is_holder (saw_wr l)))))))
+; The rows that a reader finds vacant, and those whose last holder it releases.
+(define is_beside (ro) (or (= ro gate) (= ro write_lock)))
+(define freed (ro)
+  (or (and (= ro gate) (dead (at_gate w))) (and (= ro write_lock) (dead (at_write_lock w)))))
 (define polled (ro) (and (reads ro) (saw_present (glance ro))))
 (define deleted (ro) (and (polled ro) (present ro)))
 (define each_reader (what) (forall ((ro Row)) (=> (reads ro) what)))
 (define each_deleted (what) (forall ((ro Row)) (=> (deleted ro) what)))
-; Terms that may not be in force together, and those that must be over before `u` begins.
-(define meet (t u)
-  (or (= (row t) (row u)) (and (= (row t) writers) (reads (row u)))
-    (and (reads (row t)) (= (row u) writers))))
-(define begun_at (t u) (ite (= (row t) (row u)) (first_token u) (term_token u)))
-(define excluded_by (t u)
-  (or (= (row t) (row u)) (and (= (row t) writers) (reads (row u)))
-    (and (reads (row t)) (writes u))))
+(define each_freed (what) (forall ((ro Row)) (=> (freed ro) what)))
+; Terms that may not be in force together.
+(define excludes (t u)
+  (or (= (row t) (row u)) (and (= (row t) write_lock) (reads (row u)))
+    (and (reads (row t)) (= (row u) write_lock))))
 
 ; Lists of guards and updates that several actions share. An update of `(f x)` is at every `x`.
 (define after-all (ro)
@@ -135,10 +132,15 @@
   (judge same-heartbeat (= (heartbeat (at l)) (saw_heartbeat l)))
   (judge same-token (= (token (at l)) (saw_token l)))
   (judge same-writer (= (wr (at l)) (saw_wr l))))
+(define own-row-as-seen ()
+  (judge own-row-is-there-or-not (= (present (of w)) (saw_present (own w))))
+  (judge same-heartbeat (=> (present (of w)) (= (heartbeat (of w)) (saw_heartbeat (own w)))))
+  (judge same-token (=> (present (of w)) (= (token (of w)) (saw_token (own w)))))
+  (judge same-writer (=> (present (of w)) (= (wr (of w)) (saw_wr (own w))))))
 (define same-term (t)
   (judge row-is-there (present (row t)))
   (judge same-token (= (token (row t)) (term_token t)))
-  (judge same-writer (= (wr (row t)) (wr_of t))))
+  (judge same-writer (= (wr (row t)) (writer t))))
 (define writes-row (ro at by_token by null ms)
   (cell (present ro) true)
   (cell (heartbeat ro) at)
@@ -146,7 +148,7 @@
   (cell (wr ro) by)
   (cell (lease_null ro) null)
   (cell (lease_cell ro) ms))
-(define begin-row (ro by) (writes-row ro ts ts by false (lease (owner (attempt by)))))
+(define begin-row (ro by) (writes-row ro ts ts by false (lease (owner by))))
 (define free-row (ro)
   (contract names-no-holder (not (is_holder next)))
   (writes-row ro 0 ts next null grace))
@@ -179,37 +181,29 @@
   (begin-row ro w)
   (counts)
   (then (begun t) true)
-  (then (first_token t) ts)
   (then (displaces t) (has_current ro))
   (then (displaced t) (current ro))
   (then (has_current ro) true)
   (then (current ro) t))
 (define begins-alone ()
   (contract of-no-reader (not (reads (of w))))
+  (contract of-no-write-lock (not (= (of w) write_lock)))
   (clears (of w))
   (begins (of w))
   (then (stray) (or stray (ends_another (own w)))))
+; The takeover row that the row names goes.
+(define deletes-takeover-row (ro)
+  (cell (takeover_row ro (displaced_cell ro))
+    (and (or (not (present ro)) (displaced_null ro)) (takeover_row ro (displaced_cell ro)))))
 (define is-given-up ()
   (contract belief-dropped-first (and (begun t) (settled (writer t)) (not (believes t))))
   (clears (row t))
   (then (stray) (or stray (ends_all_but t))))
-; The takeover row that the row names goes.
-(define deletes-takeover-row (ro)
-  (cell (takeover_row ro (displaced_cell ro))
-    (and (displaced_null ro) (takeover_row ro (displaced_cell ro)))))
 (define is-released ()
   (is-given-up)
   (free-row (row t))
   (deletes-takeover-row (row t))
   (cell (displaced_null (row t)) true))
-(define is-extended (t)
-  (world after-commits-and-reads (> ts (last (row t))))
-  (world after-it-was-asked-for (>= ts now))
-  (cell (heartbeat (row t)) ts)
-  (then (last (row t)) ts)
-  (then (beat_applied h) true)
-  (then (beat_ts h) ts))
-
 (action tick ((later Int) (next_clock (Instance) Int))
   (world time-passes (> later now))
   (world clocks-keep-the-margin (and (requests_elapsed_well later next_clock)))
@@ -230,7 +224,7 @@
   (then (saw_at l) ts))
 
 (action send ((w Writer))
-  (world fresh-nonce (and (is_holder w) (= (attempt w) w)))
+  (world fresh-nonce (is_holder w))
   (contract after-a-read (looked (own w)))
   (contract sent-once (not (sent w)))
   (contract unsettled (not (settled w)))
@@ -266,7 +260,12 @@
 (action heartbeat ((h Beat) (ts Int))
   (same-term (beat_term h))
   (contract was-sent (beat_sent h))
-  (is-extended (beat_term h)))
+  (world after-commits-and-reads (> ts (last (row (beat_term h)))))
+  (world after-it-was-asked-for (>= ts now))
+  (cell (heartbeat (row (beat_term h))) ts)
+  (then (last (row (beat_term h))) ts)
+  (then (beat_applied h) true)
+  (then (beat_ts h) ts))
 
 (action renew ((h Beat))
   (world acknowledged-once-applied (beat_applied h))
@@ -277,7 +276,7 @@
 
 (action believe ((t Term))
   (world acknowledged-once-applied (begun t))
-  (world commit-wait (> now (first_token t)))
+  (world commit-wait (> now (term_token t)))
   (contract unsettled (not (settled (writer t))))
   (then (announced t) true)
   (then (believes t) true)
@@ -334,9 +333,7 @@
   (world revives-no-term
     (forall ((t Term))
       (=> (and (= (row t) ro) (begun t))
-        (not (or (and (over t) (= token_set (term_token t)) (= wr_set (wr_of t)))
-               (and (has_second t) (= token_set (first_token t)) (= wr_set (writer t))))))))
-  (world makes-no-second (or (names_as_before ro) (not (is_second wr_set))))
+        (not (and (over t) (= token_set (term_token t)) (= wr_set (writer t)))))))
   (world after-commits-and-reads (> ts (last ro)))
   (world after-fences (or (names_as_before ro) (> ts (fenced_at ro))))
   (writes-row ro heartbeat_set token_set wr_set null lease_set)
@@ -352,8 +349,7 @@
 
 (action fence ((f Fence) (ts Int))
   (same-term (fence_term f))
-  (contract of-a-term
-    (and (begun (fence_term f)) (=> (= (row (fence_term f)) writers) (has_second (fence_term f)))))
+  (contract of-a-term (begun (fence_term f)))
   (new new-write (not (fence_done f)))
   (world after-the-row-it-read (> ts (id_at (row (fence_term f)))))
   (then (fence_done f) true)
@@ -366,81 +362,77 @@
 
 ; Readers and writers.
 (action begin-read ((w Writer) (t Term) (ts Int))
-  (judge writers-row-is-there-or-not (= (present writers) (saw_present (beside w))))
-  (judge writers-same-heartbeat
-    (=> (present writers) (= (heartbeat writers) (saw_heartbeat (beside w)))))
-  (judge writers-same-token (=> (present writers) (= (token writers) (saw_token (beside w)))))
-  (judge writers-same-writer (=> (present writers) (= (wr writers) (saw_wr (beside w)))))
-  (judge own-row-is-there-or-not (= (present (of w)) (saw_present (own w))))
-  (judge same-heartbeat (=> (present (of w)) (= (heartbeat (of w)) (saw_heartbeat (own w)))))
-  (judge same-token (=> (present (of w)) (= (token (of w)) (saw_token (own w)))))
-  (judge same-writer (=> (present (of w)) (= (wr (of w)) (saw_wr (own w)))))
+  (judge gate-is-there-or-not (= (present gate) (saw_present (at_gate w))))
+  (judge gate-same-heartbeat
+    (=> (present gate) (= (heartbeat gate) (saw_heartbeat (at_gate w)))))
+  (judge gate-same-token (=> (present gate) (= (token gate) (saw_token (at_gate w)))))
+  (judge gate-same-writer (=> (present gate) (= (wr gate) (saw_wr (at_gate w)))))
+  (judge write-lock-is-there-or-not (= (present write_lock) (saw_present (at_write_lock w))))
+  (judge write-lock-same-heartbeat
+    (=> (present write_lock) (= (heartbeat write_lock) (saw_heartbeat (at_write_lock w)))))
+  (judge write-lock-same-token
+    (=> (present write_lock) (= (token write_lock) (saw_token (at_write_lock w)))))
+  (judge write-lock-same-writer
+    (=> (present write_lock) (= (wr write_lock) (saw_wr (at_write_lock w)))))
+  (own-row-as-seen)
   (contract was-sent (and (sent w) (reads (of w))))
   (after-all (of w))
-  (world after-the-row-it-read (> ts (id_at writers)))
-  (world after-what-it-frees (=> (frees w) (and (> ts (last writers)) (> ts (fenced_at writers)))))
-  (cell (heartbeat writers) (ite (frees w) 0 (heartbeat writers)))
-  (cell (token writers) (ite (frees w) ts (token writers)))
-  (cell (wr writers) (ite (frees w) nobody (wr writers)))
-  (cell (lease_null writers) (or (frees w) (lease_null writers)))
+  (world after-the-rows-it-read (and (> ts (id_at gate)) (> ts (id_at write_lock))))
+  (world after-what-it-frees (each_freed (and (> ts (last ro)) (> ts (fenced_at ro)))))
+  (cell (heartbeat x) (ite (freed x) 0 (heartbeat x)))
+  (cell (token x) (ite (freed x) ts (token x)))
+  (cell (wr x) (ite (freed x) nobody (wr x)))
+  (cell (lease_null x) (or (freed x) (lease_null x)))
   (cell (displaced_null (of w)) (or (not (present (of w))) (displaced_null (of w))))
-  (identifies (of w))
-  (then (last writers) (ite (> ts (last writers)) ts (last writers)))
-  (then (id_at writers) (ite (frees w) ts (id_at writers)))
-  (ends (or (= (row x) (of w)) (and (= (row x) writers) (frees w))))
-  (unprotects (or (= (row x) (of w)) (= (row x) writers))
-    (ite (or (= (row x) (of w)) (frees w)) ts (id_at writers)))
-  (then (has_current writers) false)
+  (then (last x) (ite (or (= x (of w)) (and (is_beside x) (> ts (last x)))) ts (last x)))
+  (then (id_at x) (ite (or (= x (of w)) (freed x)) ts (id_at x)))
+  (ends (or (= (row x) (of w)) (freed (row x))))
+  (unprotects (or (= (row x) (of w)) (is_beside (row x)))
+    (ite (or (= (row x) (of w)) (freed (row x))) ts (id_at (row x))))
+  (then (has_current x) (and (has_current x) (not (is_beside x))))
   (begins (of w))
-  (then (stray) (or stray (ends_another (own w)) (and (frees w) (ends_another (beside w))))))
+  (then (stray)
+    (or stray (ends_another (own w)) (and (dead (at_gate w)) (ends_another (at_gate w)))
+      (and (dead (at_write_lock w)) (ends_another (at_write_lock w))))))
 
 (action end-read ((t Term) (ts Int))
   (same-term t)
   (cell (present (row t)) false)
   (is-given-up))
 
-(action begin-write ((t Term) (ts Int) (glance (Row) Look))
-  (judge row-is-there (present writers))
-  (judge same-token (= (token writers) (first_token t)))
-  (judge same-writer (= (wr writers) (writer t)))
+; The write lock is begun where nobody reads, under a term of the gate. The readers' rows go.
+(action begin-write ((w Writer) (t Term) (ts Int) (glance (Row) Look))
+  (judge gate-is-there (present gate))
+  (judge gate-same-token (= (token gate) (term_token (under w))))
+  (judge gate-same-writer (= (wr gate) (writer (under w))))
+  (own-row-as-seen)
   (judge readers-same-heartbeat (each_deleted (= (heartbeat ro) (saw_heartbeat (glance ro)))))
   (judge readers-same-token (each_deleted (= (token ro) (saw_token (glance ro)))))
   (judge readers-same-writer (each_deleted (= (wr ro) (saw_wr (glance ro)))))
-  (contract announced (and (announced t) (= (row t) writers)))
+  (contract was-sent (and (sent w) (= (of w) write_lock)))
+  (contract under-the-gate (and (begun (under w)) (= (row (under w)) gate)))
   (contract after-a-poll (each_reader (and (looked (glance ro)) (= (at (glance ro)) ro))))
-  (contract polled-after-the-first-commit (each_reader (>= (saw_at (glance ro)) (first_token t))))
-  (contract readers-vacant (each_reader (vacant (glance ro) (owner (writer t)))))
-  (after-all writers)
+  (contract polled-under-the-gate (each_reader (>= (saw_at (glance ro)) (term_token (under w)))))
+  (contract readers-vacant (each_reader (vacant (glance ro) (owner w))))
+  (after-all write_lock)
   (world after-its-poll (each_reader (> ts (saw_at (glance ro)))))
   (world after-the-rows-it-read (forall ((ro Row)) (=> (polled ro) (> ts (id_at ro)))))
   (world after-what-it-deletes (each_deleted (and (> ts (last ro)) (> ts (fenced_at ro)))))
-  (begin-row writers (second_of (writer t)))
-  (cell (present x) (or (= x writers) (and (present x) (not (polled x)))))
-  (then (last x) (ite (or (= x writers) (deleted x)) ts (last x)))
-  (then (id_at x) (ite (or (= x writers) (deleted x)) ts (id_at x)))
-  (ends (deleted (row x)))
-  (unprotects (deleted (row x)) ts)
+  (deletes-takeover-row (of w))
+  (cell (takeover_row (of w) (saw_token (own w)))
+    (or (saw_present (own w)) (takeover_row (of w) (saw_token (own w)))))
+  (cell (displaced_null (of w)) (not (saw_present (own w))))
+  (cell (displaced_cell (of w)) (saw_token (own w)))
+  (cell (present x) (and (present x) (not (polled x))))
+  (then (last x) (ite (or (= x write_lock) (deleted x)) ts (last x)))
+  (then (id_at x) (ite (or (= x write_lock) (deleted x)) ts (id_at x)))
+  (ends (or (= (row x) write_lock) (deleted (row x))))
+  (unprotects (or (= (row x) write_lock) (deleted (row x))) ts)
   (then (has_current x) (and (has_current x) (not (deleted x))))
-  (counts)
-  (then (has_second t) true)
-  (then (last_second) t)
+  (begins (of w))
   (then (stray)
-    (or stray (ends_all_but t)
+    (or stray (ends_another (own w))
       (exists ((x Term)) (and (in_force x) (deleted (row x)) (not (names (glance (row x)) x)))))))
-
-(action keep-writing ((h Beat) (ts Int))
-  (judge row-is-there (present (row (beat_term h))))
-  (judge first-or-second (is_first_or_second (beat_term h)))
-  (contract was-sent (and (beat_sent h) (= (row (beat_term h)) writers)))
-  (is-extended (beat_term h)))
-
-(action end-writing ((t Term) (ts Int) (next Writer) (null Bool) (grace Int))
-  (judge row-is-there (present (row t)))
-  (judge first-or-second (is_first_or_second t))
-  (contract of-its-own-attempt
-    (and (= (row t) writers)
-      (or (announced t) (forall ((u Term)) (=> (= (writer u) (writer t)) (not (announced u)))))))
-  (is-released))
 
 ; The state before anything happened.
 (initial numbers (and (> now 0) (= count 0) (not stray)))
@@ -450,19 +442,19 @@
 (initial looks (not (looked l)))
 (initial attempts (not (or (sent w) (settled w))))
 (initial terms
-  (not (or (begun t) (over t) (unprotected t) (announced t) (believes t) (has_second t))))
+  (not (or (begun t) (over t) (unprotected t) (announced t) (believes t))))
 (initial beats (not (or (beat_sent h) (beat_applied h))))
 (initial fences (not (fence_done f)))
 
 (claim I1 (=> (and (valid t) (valid u) (= (row t) (row u)) (not (meddled (row t)))) (= t u)))
 (claim I1-readers
-  (=> (and (valid t) (writes t) (> now (term_token t)) (valid u) (reads (row u)))
-    (or (meddled writers) (meddled (row u)))))
+  (=> (and (valid t) (= (row t) write_lock) (valid u) (reads (row u)))
+    (or (meddled write_lock) (meddled (row u)))))
 (claim I2
-  (=> (and (begun t) (begun u) (meet t u) (< (nth t) (nth u))) (< (term_token t) (term_token u))))
+  (=> (and (begun t) (begun u) (excludes t u) (< (nth t) (nth u))) (< (term_token t) (term_token u))))
 (claim I2-one-order (=> (and (begun t) (begun u) (= (nth t) (nth u))) (= t u)))
 (claim I3
-  (=> (and (fence_done f) (begun u) (excluded_by (fence_term f) u) (< (nth (fence_term f)) (nth u)))
+  (=> (and (fence_done f) (begun u) (excludes (fence_term f) u) (< (nth (fence_term f)) (nth u)))
     (< (fence_ts f) (term_token u))))
 (claim I3-in-term
   (=> (fence_done f)
@@ -491,7 +483,7 @@
     (and (<= (heartbeat ro) (last ro)) (= (token ro) (id_at ro)) (> (token ro) 0))))
 (clause row-term
   (=> (and (present ro) (is_holder (wr ro)) (not (= (heartbeat ro) 0)) (not (edited ro)))
-    (and (has_current ro) (= (wr ro) (wr_of (current ro))) (= (token ro) (term_token (current ro)))
+    (and (has_current ro) (= (wr ro) (writer (current ro))) (= (token ro) (term_token (current ro)))
       (not (over (current ro))))))
 (clause current
   (=> (has_current ro)
@@ -504,10 +496,9 @@
 (clause over (=> (begun t) (= (not (over t)) (is_in_row t))))
 (clause counted
   (=> (begun t)
-    (and (< (nth t) count) (is_holder (writer t)) (= (attempt (writer t)) (writer t))
-      (sent (writer t)) (< 0 (first_token t)) (<= (term_token t) (id_at (row t)))
-      (<= (sent_at (writer t)) (first_token t)) (< (saw_at (own (writer t))) (first_token t))
-      (=> (not (has_second t)) (= (first_token t) (term_token t))))))
+    (and (< (nth t) count) (is_holder (writer t)) (sent (writer t)) (< 0 (term_token t))
+      (<= (term_token t) (id_at (row t))) (<= (sent_at (writer t)) (term_token t))
+      (< (saw_at (own (writer t))) (term_token t)))))
 (clause ends
   (and (=> (over t) (and (begun t) (< (term_token t) (over_at t)) (<= (over_at t) (id_at (row t)))))
     (=> (unprotected t)
@@ -517,9 +508,9 @@
   (=> (and (begun t) (displaces t))
     (and (begun (displaced t)) (= (row (displaced t)) (row t)) (< (nth (displaced t)) (nth t)))))
 (clause next
-  (=> (and (begun t) (begun u) (excluded_by t u) (< (nth t) (nth u)))
-    (and (over t) (unprotected t) (<= (over_at t) (begun_at t u))
-      (<= (unprotected_at t) (begun_at t u)))))
+  (=> (and (begun t) (begun u) (excludes t u) (< (nth t) (nth u)))
+    (and (over t) (unprotected t) (<= (over_at t) (term_token u))
+      (<= (unprotected_at t) (term_token u)))))
 (clause seen
   (=> (looked l)
     (and (<= (saw_at l) (last (at l)))
@@ -530,10 +521,10 @@
         (and (= (saw_lease_null l) (lease_null (at l))) (= (saw_lease l) (lease_cell (at l))))))))
 (clause absent
   (=> (and (looked l) (not (saw_present l)) (begun t) (= (row t) (at l))
-        (<= (first_token t) (saw_at l))) (and (unprotected t) (<= (unprotected_at t) (saw_at l)))))
+        (<= (term_token t) (saw_at l))) (and (unprotected t) (<= (unprotected_at t) (saw_at l)))))
 (clause left
   (=> (sent w)
-    (and (is_holder w) (= (attempt w) w) (looked (own w)) (<= (sent_at w) now) (may_leave w)
+    (and (is_holder w) (looked (own w)) (<= (sent_at w) now) (may_leave w)
       (may_read w))))
 (clause beats
   (and (=> (beat_applied h) (beat_sent h))
@@ -544,7 +535,7 @@
     (and (begun t) (settled (writer t))
       (=> (and (announced u) (= (writer t) (writer u))) (= t u)))))
 (clause believed
-  (=> (believes t) (and (announced t) (< (first_token t) now) (<= (since_at t) now))))
+  (=> (believes t) (and (announced t) (< (term_token t) now) (<= (since_at t) now))))
 (clause first-lease
   (=> (and (begun t) (not (settled (writer t)))) (protected t (sent_at (writer t)))))
 (clause later-leases
@@ -564,20 +555,13 @@
       (exists ((h Beat))
         (and (beat_sent h) (= (beat_term h) t) (= (since_at t) (beat_at h))
           (= (since_clock t) (beat_clock h)))))))
-(clause fences
-  (=> (fence_done f)
-    (and (<= (fence_ts f) (fenced_at (row (fence_term f))))
-      (=> (= (row (fence_term f)) writers) (has_second (fence_term f))))))
-(clause readers (=> (and (begun t) (reads (row t))) (<= (term_token t) (last writers))))
-(clause seconds
-  (=> (has_second t)
-    (and (announced t) (= (row t) writers) (< (first_token t) (term_token t))
-      (not (and (present writers) (= (token writers) (first_token t))
-             (= (wr writers) (writer t)))))))
-(clause second-in-row
-  (=> (and (present writers) (is_second (wr writers)))
-    (and (has_second last_second) (= (wr writers) (second_of (writer last_second)))
-      (= (token writers) (term_token last_second)))))
+(clause fences (=> (fence_done f) (<= (fence_ts f) (fenced_at (row (fence_term f))))))
+(clause readers
+  (=> (and (begun t) (reads (row t)))
+    (and (<= (term_token t) (last gate)) (<= (term_token t) (last write_lock)))))
+(clause at-the-gate
+  (=> (and (in_force t) (= (row t) gate) (begun u) (reads (row u)))
+    (<= (term_token u) (term_token t))))
 
 ; Runs in which each action happens, and what holds in the end.
 (run (and (not (meddled row0)) (exists ((t Term)) (and (valid t) (= (nth t) 2))))
@@ -585,20 +569,25 @@
   look send takeover delete-takeover-row tick believe tick evict look send takeover tick believe)
 (run (and (meddled row0) (exists ((t Term)) (valid t)))
   look send insert abandon look remove look send insert tick believe delete-by-hand seize edit)
-(run (exists ((t Term)) (and (valid t) (writes t) (not (meddled writers))))
-  look look send begin-read tick believe fence tick look send insert tick believe send-heartbeat
-  look begin-write keep-writing renew fence tick)
+(run (exists ((t Term)) (and (valid t) (= (row t) write_lock) (not (meddled write_lock))))
+  look look look send begin-read tick believe fence tick send insert tick believe look send
+  begin-write tick believe fence)
+(run (exists ((t Term)) (and (valid t) (= (row t) write_lock) (= (nth t) 2)))
+  look send insert tick believe look send begin-write tick believe stop-believing release look
+  send begin-write tick believe)
 (run (exists ((t Term)) (and (reads (row t)) (over t) (not (meddled (row t)))))
-  look send insert tick believe look begin-write stop-believing end-writing look look send
-  begin-read tick believe stop-believing end-read)
+  look send insert tick believe look look send begin-write tick believe stop-believing release
+  stop-believing release look look send begin-read tick believe stop-believing end-read)
 
 ; The induction uses these guards, though no story without them was found.
-(untold (send-heartbeat believed) (begin-write readers-same-token readers-same-writer))
+(untold (send fresh-nonce) (send-heartbeat believed)
+  (begin-write readers-same-token readers-same-writer))
 ; It can spare each of these.
 (spare (send unsettled) (insert after-fences) (takeover row-is-there)
   (renew believed not-expired) (stop-believing believed) (release row-is-there same-writer)
   (evict row-is-there somebody-holds) (seize not-needless) (remove row-is-there)
-  (end-read row-is-there same-writer) (begin-write after-fences) (end-writing row-is-there))
+  (end-read row-is-there same-writer) (release names-no-holder)
+  (seize names-no-holder))
 
 ; One of these orders of actions tells what goes wrong without each other guard, or that axiom.
 ; Steps may be left out. Those that are asked quickly come first.
@@ -609,17 +598,40 @@
   heartbeat fence takeover release)
 (plot look send tick insert send tick believe send-heartbeat look abandon heartbeat tick
   send-heartbeat heartbeat renew release evict look send takeover tick believe)
-(plot look look send begin-read look send insert tick believe fence abandon fence look send end-read
-  look begin-write begin-read end-read)
-(plot look look send insert delete-by-hand insert tick believe send-heartbeat delete-by-hand edit
-  insert look begin-write keep-writing fence abandon evict stop-believing end-writing look send
-  begin-read)
-(plot look look look look send tick begin-read tick believe send-heartbeat look heartbeat renew look
-  send begin-read insert tick believe look begin-write tick)
-(plot look send insert tick believe look begin-write tick send-heartbeat look keep-writing renew
-  begin-write look send begin-read tick believe takeover)
 (plot look look send send insert tick believe send-heartbeat send-heartbeat heartbeat fence
   heartbeat stop-believing abandon release seize delete-by-hand insert heartbeat fence release
-  takeover end-writing keep-writing)
-(plot look send insert tick believe send-heartbeat look abandon evict release fence look send
+  takeover)
+(plot look send insert tick believe send-heartbeat look abandon fence evict release fence look send
   takeover heartbeat renew remove delete-by-hand look send insert tick believe)
+; Readers and writers: who begins beside whom.
+(plot look send insert look send send begin-write begin-write)
+(plot look look look send send begin-read insert fence)
+(plot look look look send abandon begin-read end-read begin-read end-read)
+(plot look look look send begin-read look send fence begin-read)
+(plot edit look look look send send begin-read takeover fence)
+(plot edit look look look send send begin-read begin-write fence)
+(plot look look look send send send begin-read insert begin-write fence)
+(plot look send insert look look send send begin-write insert fence)
+(plot look look look send send insert look send begin-read begin-write fence)
+(plot look send insert look send edit look send delete-by-hand begin-write begin-write)
+(plot look send insert look look look send send begin-write begin-read fence)
+(plot look send insert look send begin-write look send fence begin-write)
+(plot edit look look look send send takeover look send begin-read begin-write fence)
+(plot edit look send insert look look look send send begin-write begin-read fence)
+(plot look send insert look look send begin-write seize seize look look send begin-read)
+(plot look send insert look look send begin-write edit look send takeover fence)
+(plot look send insert look look send delete-by-hand look send begin-read edit begin-write fence)
+(plot look look look send send send abandon begin-read fence end-read insert look begin-write)
+(plot look look look send send send abandon begin-read insert look fence end-read begin-write)
+(plot look send insert look send tick begin-write believe look send begin-write tick believe)
+(plot look look look send send send begin-read tick believe insert look begin-write tick believe)
+(plot look look look send begin-read tick believe send-heartbeat look send heartbeat renew begin-read
+  tick believe)
+(plot look look look send send send begin-read tick believe send-heartbeat insert look heartbeat
+  renew begin-write tick believe)
+(plot look send insert look send begin-write tick believe send-heartbeat look send heartbeat renew
+  begin-write tick believe)
+(plot look send insert tick believe send-heartbeat look look look send heartbeat renew begin-read
+  look send takeover tick believe)
+(plot look send insert look look send begin-write tick believe send-heartbeat look look send
+  heartbeat renew begin-read tick believe)

@@ -190,9 +190,6 @@ impl State {
         match name {
             "is_holder" => writer.id().is_some().to_string(),
             "owner" => writer.nonce().map_or(String::new(), |nonce| nonce.instance.to_string()),
-            "attempt" => writer.as_str().into(),
-            // A text that is no attempt has none: another text will do.
-            "second_of" => writer.second().map_or("none".into(), |second| second.to_string()),
             _ => match sorts(name).1 {
                 "Bool" => "false".into(),
                 "Int" => "0".into(),

@@ -167,6 +167,8 @@ pub enum CoverageGoal {
     ReadersTogether,
     /// A reader began after a writer that had ended without a release.
     DeadWriterReleased,
+    /// A reader began in the time that a writer had promised to readers.
+    ReadersTurn,
     /// A writer that waited stopped a reader.
     WriterStoppedReaders,
     /// The highest rank that lives came to lead.

@@ -75,7 +75,7 @@ impl Kind {
     fn of(change: &Change) -> Option<Kind> {
         match change {
             Change::Job { term, .. } => Kind::of(term),
-            Change::Heartbeat { .. } | Change::KeepWriting { .. } => None,
+            Change::Heartbeat { .. } => None,
             Change::Insert { .. }
             | Change::Takeover { .. }
             | Change::BeginRead { .. }
@@ -244,7 +244,7 @@ impl Loads {
         let kind = changes.iter().find_map(|(_, change)| Kind::of(change))?;
         let row = |(lock, change): &(Arc<str>, Change)| match of_the_term(change) {
             // Each reader has a row of its own.
-            Change::BeginRead { writer_row, .. } => writer_row.clone(),
+            Change::BeginRead { vacant, .. } => vacant[0].0.clone(),
             Change::Insert { writer, .. } | Change::Takeover { writer, .. } => {
                 format!("{lock} for {}", writer.id().unwrap_or_default())
             }

@@ -9,7 +9,7 @@ use crate::failure::{Code, Failure, Result};
 use crate::fleets::print;
 use crate::output::{Cell, Line, Output, notice};
 use crate::place::Place;
-use crate::readers::KIND;
+use crate::readers::{KIND, role};
 use crate::record::Record;
 
 pub async fn rows(place: &Place, prefix: &str) -> Result<Vec<Record>> {
@@ -140,19 +140,16 @@ pub async fn permits(place: &Place, out: &Output, name: Option<&str>) -> Result<
 /// Tells who reads and who writes, or waits to write.
 pub async fn readers(place: &Place, out: &Output, name: Option<&str>) -> Result<ExitCode> {
     let Some(name) = name else { return fleets(place, out, "rw", "readers and writers").await };
-    let writer_row = format!("{KIND}{name}");
+    let gate = format!("{KIND}{name}");
     // Other names may begin alike.
-    let mut records = rows(place, &writer_row).await?;
-    records.retain(|record| record.fleet.as_ref() == Some(&writer_row));
+    let mut records = rows(place, &gate).await?;
+    records.retain(|record| record.fleet.as_ref() == Some(&gate));
     if records.is_empty() {
         return Err(none("readers and writers", name));
     }
     let row = |record: Record| {
-        let (role, part) = if record.name == writer_row {
-            ("writer", "-")
-        } else {
-            ("reader", last_part(&record.name))
-        };
+        let role = role(&record.name);
+        let part = if role == "reader" { last_part(&record.name) } else { "-" };
         Row { role, part: part.to_string(), record }
     };
     out.rows(&records.into_iter().map(row).collect::<Vec<_>>())?;

@@ -26,7 +26,7 @@ pub struct Term {
     /// At the latest, where a lease ran out or a row was deleted; null if the term goes on.
     pub end: Option<String>,
     pub lasted_ms: Option<i64>,
-    /// `released`, `handed_to`, `cooldown`, `evicted`, `seized`, `began_to_write`, `lease_ran_out`,
+    /// `released`, `handed_to`, `cooldown`, `evicted`, `seized`, `lease_ran_out`,
     /// `before_heartbeat` or `unknown`; null if the term goes on.
     pub cause: Option<&'static str>,
     /// More of the cause: to whom, until when, by whom and why.
@@ -81,7 +81,6 @@ fn in_fields(cause: &Cause) -> (&'static str, Option<String>) {
         Cause::Cooldown { until, .. } => ("cooldown", Some(format!("until {}", rfc3339(*until)))),
         Cause::Evicted { by: who, reason, .. } => ("evicted", by(who, reason)),
         Cause::Seized { by: who, reason, .. } => ("seized", by(who, reason)),
-        Cause::BeganToWrite => ("began_to_write", None),
         Cause::LeaseRanOut => ("lease_ran_out", None),
         Cause::BeforeHeartbeat => ("before_heartbeat", None),
         Cause::Unknown => ("unknown", None),
@@ -103,7 +102,7 @@ impl Line for Term {
         let lasted = lasted.map_or_else(|| "-".to_string(), milliseconds);
         let paint = match self.cause {
             None => Paint::Good,
-            Some("released" | "handed_to" | "cooldown" | "began_to_write") => Paint::Plain,
+            Some("released" | "handed_to" | "cooldown") => Paint::Plain,
             Some(_) => Paint::Bad,
         };
         vec![

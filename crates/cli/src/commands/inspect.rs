@@ -17,7 +17,7 @@ pub async fn ls(place: &Place, out: &Output, listed: &Listed) -> Result<ExitCode
     let mut locks = place.locks.list().prefix(prefix).page_rows(1_000);
     let mut rows = Vec::new();
     while let Some(row) = locks.next().await? {
-        // A line of JSON is printed at once, but for a writer's, which takes the readers after it.
+        // A line of JSON is printed at once, but for a gate's, which takes the readers after it.
         if out.form == Form::Jsonl && !row.name.starts_with(KIND) {
             out.rows(&Readers::records(&std::mem::take(&mut rows)))?;
             out.json_line(&Record::new(&row))?;
@@ -59,7 +59,7 @@ pub async fn who(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
     }
 }
 
-/// Reads the readers for whom a writer of this row waits; another row has none.
+/// Reads the readers for whom the holder of this gate waits; another row has none.
 async fn readers(place: &Place, state: &LockState) -> Result<Readers> {
     if !state.is_held() || !state.name.starts_with(KIND) {
         return Ok(Readers::default());

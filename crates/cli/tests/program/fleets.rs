@@ -68,7 +68,7 @@ async fn each_fleet_is_one_line_of_ls_and_a_command_shows_its_rows() {
     assert_eq!(permits.ends(0).out.lines().count(), 2);
     let readers = world.ok(&["readers", "jobs"]).await;
     let lines: Vec<&str> = readers.lines().collect();
-    assert!(lines[1].starts_with("writer  -       node-2  waiting"), "{readers}");
+    assert!(lines[1].starts_with("gate    -       node-2  waiting"), "{readers}");
     assert!(lines[2].starts_with("reader  node-3  node-3  held"), "{readers}");
     // An evicted reader may read on until its lease has run out.
     world.ok(&["evict", "spindle:rw:jobs/node-3", "--yes"]).await;
@@ -128,7 +128,7 @@ async fn a_writer_waits_while_anybody_reads_and_writes_then() {
     assert_eq!(alone[0]["holder"], "node-3");
 
     let writing = tokio::spawn(async move { writer.write().await.unwrap() });
-    until("the writer waits", async || readers().await[0]["role"] == "writer").await;
+    until("the writer waits", async || readers().await[0]["role"] == "gate").await;
     let both = readers().await;
     assert_eq!(both.as_array().unwrap().len(), 2, "{both}");
     assert_eq!((&both[0]["holder"], &both[0]["state"]), (&"node-2".into(), &"waiting".into()));
@@ -137,13 +137,13 @@ async fn a_writer_waits_while_anybody_reads_and_writes_then() {
     let table = world.ok(&["readers", "jobs"]).await;
     let lines: Vec<Vec<&str>> =
         table.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[1][..4], ["writer", "-", "node-2", "waiting"], "{table}");
+    assert_eq!(lines[1][..4], ["gate", "-", "node-2", "waiting"], "{table}");
     assert_eq!([lines[2][0], lines[2][2], lines[2][3]], ["reader", "node-3", "held"], "{table}");
     assert!(lines[2][1].starts_with("node-3-"), "the row's name has a nonce: {table}");
     // No command takes it for a holder.
-    let writer_row = "spindle:rw:jobs";
-    world.run(&["who", writer_row]).await.ends(1).says_only("");
-    let shown = world.ok(&["show", writer_row]).await;
+    let gate = "spindle:rw:jobs";
+    world.run(&["who", gate]).await.ends(1).says_only("");
+    let shown = world.ok(&["show", gate]).await;
     assert!(shown.contains("state       waiting\ncontender   node-2\n"), "{shown}");
     assert!(shown.contains("next        waits until no reader is left (1 now)"), "{shown}");
     let ls = world.ok(&["ls"]).await;
@@ -154,16 +154,16 @@ async fn a_writer_waits_while_anybody_reads_and_writes_then() {
 
     let _ = reading.release().await;
     let guard = timeout(TIME_LIMIT, writing).await.unwrap().unwrap();
-    let alone = readers().await;
-    assert_eq!(alone.as_array().unwrap().len(), 1, "a reader's row goes with it: {alone}");
-    assert_eq!((&alone[0]["holder"], &alone[0]["state"]), (&"node-2".into(), &"held".into()));
-    assert_eq!(world.ok(&["who", writer_row]).await, "node-2\n");
+    let both = readers().await;
+    assert_eq!(both.as_array().unwrap().len(), 2, "a reader's row goes with it: {both}");
+    for (at, role) in ["gate", "writer"].into_iter().enumerate() {
+        let shown = (&both[at]["role"], &both[at]["holder"], &both[at]["state"]);
+        assert_eq!(shown, (&role.into(), &"node-2".into(), &"held".into()));
+    }
+    assert_eq!(world.ok(&["who", gate]).await, "node-2\n");
     let _ = guard.release().await;
     let released = readers().await;
-    assert_eq!(
-        (&released[0]["role"], &released[0]["state"]),
-        (&"writer".into(), &"released".into())
-    );
+    assert_eq!((&released[0]["role"], &released[0]["state"]), (&"gate".into(), &"released".into()));
 }
 
 #[tokio::test]

@@ -1,16 +1,16 @@
 //! Readers and writers: many who read, or one who writes.
 //!
-//! Each reader has a row of its own, and the writers share one, the writers' row. All of them are ordinary
-//! instances, which heartbeat and expire as a lock's do. Two things differ, and stand here. A
-//! [`Reader`] begins only where the writers' row is vacant. A writer's first commit takes the writers' row, which
-//! stops new readers and gives nothing else; once it is [`Stopped`], a second commit begins its
-//! term.
+//! Each reader has a row of its own. A writer holds two ordinary locks: the *gate*, which stops new
+//! readers, and then, once nobody reads any more, the *write lock*. Its term is that of the write
+//! lock. All of them are ordinary instances, which heartbeat and expire as a lock's do. Two begins
+//! differ, and stand here: a [`Reader`] begins only where gate and write lock are vacant, and a
+//! [`WriteLock`] only where nobody reads.
 
 mod reader;
-mod stopped;
+mod write_lock;
 
-pub use reader::{Reader, is_left_to_readers, left_to_readers};
-pub use stopped::{Stopped, WriterDecision, Writing};
+pub use reader::{Reader, is_left_to_readers};
+pub use write_lock::WriteLock;
 
 #[cfg(test)]
 mod tests;

@@ -1,83 +1,80 @@
 use std::time::Duration;
 
-use crate::{Act, Change, Holder, Observation, Row, Succession, Writer};
+use crate::line::READERS;
+use crate::{Act, Change, Holder, Observation, Row, Writer};
 
-/// The successor that stands for all readers in the writers' row. No id of a process has a `/`.
-const READERS: &str = "/readers";
-
-/// Returns the end of a writer's term that leaves the lock to readers for so long: no writer begins
-/// before.
-pub fn left_to_readers(time: Duration) -> Succession {
-    Succession::Successor { id: READERS.to_string(), grace: time }
+/// Returns true if the gate was left to readers: its last holder promised it to their place in line.
+pub fn is_left_to_readers(gate: &Row) -> bool {
+    gate.is_released() && gate.writer.successor_id() == Some(READERS)
 }
 
-/// Returns true if the writers' row was left to readers.
-pub fn is_left_to_readers(writer_row: &Row) -> bool {
-    writer_row.is_released() && writer_row.writer.successor_id() == Some(READERS)
-}
-
-/// A reader's view of two rows, its own and the writers' row, as its instance knows one.
+/// A reader's view of three rows, as its instance knows one: its own, the gate and the write lock.
 ///
 /// It stands between an instance and its rows. While somebody writes, or waits to, the instance is
-/// shown the writers' row, which it then waits for as for any lock. Otherwise it is shown its own row.
+/// shown that one's row, which it then waits for as for any lock. Otherwise it is shown its own row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reader {
-    writer_row: String,
     id: String,
     lease: Duration,
-    /// The writers' row, when it was seen to be vacant last.
-    vacant: Option<Row>,
+    /// The gate and the write lock, by their keys, when both were seen to be vacant last.
+    vacant: [(String, Option<Row>); 2],
     /// The attempt whose outcome its own row tells.
     attempt: Option<Writer>,
 }
 
 impl Reader {
-    /// Returns the view of a reader that has seen nothing so far.
-    pub fn new(writer_row: impl Into<String>, id: impl Into<String>, lease: Duration) -> Reader {
-        Reader { writer_row: writer_row.into(), id: id.into(), lease, vacant: None, attempt: None }
+    /// Returns the view of a reader that has seen nothing so far, by the keys of the gate and the write
+    /// lock.
+    pub fn new(keys: [String; 2], id: impl Into<String>, lease: Duration) -> Reader {
+        Reader { id: id.into(), lease, vacant: keys.map(|key| (key, None)), attempt: None }
     }
 
-    /// Returns the key of the writer's row.
-    pub fn writer_row(&self) -> &str {
-        &self.writer_row
+    /// Returns the keys of the gate and the write lock. Its place in line is at the gate.
+    pub fn keys(&self) -> [&str; 2] {
+        self.vacant.each_ref().map(|(key, _)| &**key)
     }
 
-    /// Returns what the instance is shown, now that both rows were observed.
-    pub fn observed(&mut self, own: Observation, writer_row: Observation) -> Observation {
+    /// Returns what the instance is shown, now that all three rows were observed.
+    pub fn observed(
+        &mut self,
+        own: Observation,
+        [gate, write_lock]: [Observation; 2],
+    ) -> Observation {
         let attempt = self.attempt.take();
         if own.row.as_ref().is_some_and(|row| Some(&row.writer) == attempt.as_ref()) {
             return own;
         }
-        let is_taken = |row: &Row| {
-            !is_left_to_readers(row) && row.vacant_from(&self.id, self.lease) > writer_row.read_at
+        let is_taken = |seen: &Observation| {
+            let until = |row: &Row| row.vacant_from(&self.id, self.lease);
+            seen.row
+                .as_ref()
+                .is_some_and(|row| !is_left_to_readers(row) && until(row) > seen.read_at)
         };
-        if writer_row.row.as_ref().is_some_and(is_taken) {
-            return writer_row;
+        if is_taken(&gate) {
+            return gate;
         }
-        self.vacant = writer_row.row;
+        if is_taken(&write_lock) {
+            // Who stands first is told by the gate alone.
+            return Observation { next: gate.next, ..write_lock };
+        }
+        self.vacant[0].1 = gate.row;
+        self.vacant[1].1 = write_lock.row;
         own
     }
 
-    /// Returns the change that the instance's act asks for; none for one that changes nothing.
+    /// Returns the change that the instance's act asks for; none for one that changes nothing. A place
+    /// in line is taken at the gate.
     pub fn change(&mut self, act: &Act, holder: &Holder) -> Option<Change> {
         let (seen, writer) = match act {
             Act::Insert { writer } => (None, writer),
             Act::Takeover { seen, writer, .. } => (Some(seen.clone()), writer),
-            Act::Heartbeat { term, .. } => {
-                return Some(Change::Heartbeat { term: term.clone(), looks: false });
-            }
             Act::Release { term, .. } => return Some(Change::EndRead { term: term.clone() }),
-            // A reader stands aside.
-            Act::Observe | Act::Mark { .. } => return None,
+            Act::Observe | Act::Heartbeat { .. } | Act::Mark { .. } => {
+                return act.change(holder, None);
+            }
         };
         self.attempt = Some(writer.clone());
-        let (writer_row, vacant) = (self.writer_row.clone(), self.vacant.clone());
-        Some(Change::BeginRead {
-            writer_row,
-            vacant,
-            seen,
-            writer: writer.clone(),
-            holder: holder.clone(),
-        })
+        let (vacant, holder) = (Box::new(self.vacant.clone()), holder.clone());
+        Some(Change::BeginRead { vacant, seen, writer: writer.clone(), holder })
     }
 }

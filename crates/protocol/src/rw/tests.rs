@@ -1,13 +1,15 @@
 use std::time::Duration;
 
-use super::{Reader, Stopped, WriterDecision, Writing, is_left_to_readers, left_to_readers};
+use super::{Reader, WriteLock, is_left_to_readers};
+use crate::line::{Place, Standing};
 use crate::{
-    Act, Answer, Change, Holder, Nonce, Observation, Rejection, Row, Seen, StoredRow, Succession,
-    TermId, Timestamp, WriteKind, Writer,
+    Act, Answer, Change, Event, Holder, Instance, Moment, Nonce, Observation, Row, StoredRow,
+    Succession, TermId, Timestamp, Timing, WriteKind, Writer,
 };
 
 const LEASE: Duration = Duration::from_nanos(100);
-const WRITER_ROW: &str = "rw";
+const GATE: &str = "rw";
+const WRITE_LOCK: &str = "rw/write";
 
 fn writer(instance: u64) -> Writer {
     Writer::term("w", Nonce { instance, attempt: 1 })
@@ -38,129 +40,173 @@ fn holder() -> Holder {
     Holder { lease: LEASE, info: None }
 }
 
-fn begin_read(vacant: Option<Row>) -> Change {
-    let (writer_row, writer) = (WRITER_ROW.to_string(), writer(7));
-    Change::BeginRead { writer_row, vacant, seen: None, writer, holder: holder() }
+fn reader() -> Reader {
+    Reader::new([GATE.into(), WRITE_LOCK.into()], "r", LEASE)
 }
 
-fn first() -> TermId {
-    TermId { token: Timestamp(50), writer: writer(1) }
+fn begin_read(gate: Option<Row>, write_lock: Option<Row>) -> Change {
+    let vacant = [(GATE.to_string(), gate), (WRITE_LOCK.to_string(), write_lock)];
+    Change::BeginRead { vacant: vacant.into(), seen: None, writer: writer(7), holder: holder() }
+}
+
+fn insert() -> Act {
+    Act::Insert { writer: writer(7) }
+}
+
+fn gate_term() -> (String, TermId) {
+    (GATE.to_string(), TermId { token: Timestamp(50), writer: writer(1) })
 }
 
 #[test]
 fn a_reader_is_shown_the_writer_while_somebody_writes_or_waits_to() {
-    let mut reader = Reader::new(WRITER_ROW, "r", LEASE);
-    let writer_row = seen(Some(held(1_000, writer(1))), 1_099);
-    assert_eq!(reader.observed(seen(None, 1_099), writer_row.clone()), writer_row);
-    let vacant = held(1_000, writer(1));
-    let own = seen(None, 1_100);
-    assert_eq!(reader.observed(own.clone(), seen(Some(vacant.clone()), 1_100)), own);
-    let act = Act::Insert { writer: writer(7) };
-    assert_eq!(reader.change(&act, &holder()), Some(begin_read(Some(vacant))));
+    let taken = || Some(held(1_000, writer(1)));
+    for [gate, write_lock] in [[taken(), None], [None, taken()], [Some(released(9)), taken()]] {
+        let mut reader = reader();
+        let at = |at| [seen(gate.clone(), at), seen(write_lock.clone(), at)];
+        let shown = reader.observed(seen(None, 1_099), at(1_099));
+        assert_eq!(shown, seen(taken(), 1_099));
+        let own = seen(None, 1_100);
+        assert_eq!(reader.observed(own.clone(), at(1_100)), own, "the lease is over");
+        let change = reader.change(&insert(), &holder());
+        assert_eq!(change, Some(begin_read(gate, write_lock)));
+    }
 }
 
 #[test]
-fn a_row_that_was_left_to_readers_is_vacant_for_them_and_not_for_writers() {
-    let left = left_to_readers(Duration::from_nanos(25));
+fn a_reader_releases_whoever_ended_without_a_release_and_nobody_else() {
+    let (dead, vacant) = (Some(held(1_000, writer(1))), Some(released(900)));
+    for (rows, expected) in [
+        ([dead.clone(), dead.clone()], &[GATE, WRITE_LOCK][..]),
+        ([vacant.clone(), dead.clone()], &[WRITE_LOCK]),
+        ([dead, None], &[GATE]),
+        ([vacant, None], &[]),
+    ] {
+        let [gate, write_lock] = rows.clone();
+        let found = [(GATE, &rows[0]), (WRITE_LOCK, &rows[1])].into_iter();
+        let found: Vec<_> =
+            found.filter_map(|(key, row)| Some(stored(key, row.as_ref()?))).collect();
+        let writes = begin_read(gate, write_lock).judge("rw/r", &found).unwrap();
+        let written: Vec<_> = writes[1..].iter().map(|write| &*write.key).collect();
+        assert_eq!(written, expected);
+        for (at, row) in found.iter().enumerate() {
+            let mut beaten = found.clone();
+            beaten[at].heartbeat = Some(Timestamp(1_050));
+            let [gate, write_lock] = rows.clone();
+            let refused = begin_read(gate, write_lock).judge("rw/r", &beaten);
+            assert!(refused.is_err(), "it lives after all: {row:?}");
+        }
+    }
+}
+
+#[test]
+fn a_gate_that_was_left_to_readers_is_vacant_for_them_and_not_for_writers() {
+    let grace = Duration::from_nanos(25);
+    let left = Succession::Successor { id: "/readers".into(), grace };
     let row = Row { writer: left.writer(), lease: left.grace(), ..released(1_000) };
     assert!(is_left_to_readers(&row) && !is_left_to_readers(&released(1_000)));
-    let held = Row { heartbeat: Timestamp(1_001), ..row.clone() };
-    assert!(!is_left_to_readers(&held), "a manual edit");
+    let held_row = Row { heartbeat: Timestamp(1_001), ..row.clone() };
+    assert!(!is_left_to_readers(&held_row), "a manual edit");
     assert_eq!(row.vacant_from("w", LEASE), Timestamp(1_025));
-    let (mut reader, own) = (Reader::new(WRITER_ROW, "r", LEASE), seen(None, 1_001));
-    assert_eq!(reader.observed(own.clone(), seen(Some(row.clone()), 1_001)), own);
-    let change = reader.change(&Act::Insert { writer: writer(7) }, &holder()).unwrap();
-    let writes = change.judge("rw/r", &[stored(WRITER_ROW, &row)]).unwrap();
-    assert_eq!(writes.len(), 1, "the writers' row stays as it is");
+    let (mut reader, own) = (reader(), seen(None, 1_001));
+    let gate = seen(Some(row.clone()), 1_001);
+    let others = [gate.clone(), seen(None, 1_001)];
+    assert_eq!(reader.observed(own.clone(), others), own);
+    let change = reader.change(&insert(), &holder()).unwrap();
+    let writes = change.judge("rw/r", &[stored(GATE, &row)]).unwrap();
+    assert_eq!(writes.len(), 1, "the gate stays as it is");
+    let writes_still = seen(Some(held(990, writer(1))), 1_001);
+    assert_eq!(reader.observed(own, [gate, writes_still.clone()]), writes_still);
+}
+
+/// At its second poll, in the one place of all readers.
+#[test]
+fn readers_share_a_place_in_the_line_of_the_gate() {
+    let timing = Timing { poll_interval: LEASE / 10, ..Timing::from_lease(LEASE) };
+    let mut place = None;
+    for nonce in [7, 8] {
+        let mut reader = reader();
+        let mut instance =
+            Instance::new("r", nonce, timing.clone(), Moment::default()).standing(Standing::Reader);
+        let mut act = None;
+        for (poll, next) in [(1_u32, None), (2, place.clone())] {
+            let now = Moment(timing.poll_interval * poll);
+            assert_eq!(instance.decide(now, Event::Wake).act, Some(Act::Observe));
+            let at = i64::from(poll) + 1_000;
+            let gate = Observation { next, ..seen(Some(released(900)), at) };
+            let write_lock = seen(Some(held(990, writer(1))), at);
+            let shown = reader.observed(seen(None, at), [gate, write_lock]);
+            act = instance.decide(now, Event::Answer(Answer::Observed(shown))).act;
+        }
+        match (nonce, act) {
+            (7, Some(act @ Act::Mark { .. })) => {
+                let Some(Change::Mark { place: taken }) = reader.change(&act, &holder()) else {
+                    panic!("{act:?}");
+                };
+                assert_eq!(taken.to_string(), "0 1001 /readers");
+                place = Some(taken);
+            }
+            (8, None) => {}
+            other => panic!("the first takes the place for all: {other:?}"),
+        }
+    }
+    assert!(place.is_some_and(|place| Place::parse(&place.to_string()) == Some(place)));
 }
 
 #[test]
 fn a_reader_whose_begin_is_unknown_is_shown_its_own_row_whoever_writes() {
-    let mut reader = Reader::new(WRITER_ROW, "r", LEASE);
-    reader.observed(seen(None, 10), seen(None, 10));
-    reader.change(&Act::Insert { writer: writer(7) }, &holder());
-    let (own, writer_row) =
-        (seen(Some(held(20, writer(7))), 30), seen(Some(held(25, writer(1))), 30));
-    assert_eq!(reader.observed(own.clone(), writer_row.clone()), own);
-    assert_eq!(
-        reader.observed(own, writer_row.clone()),
-        writer_row,
-        "once, and then it waits like others"
-    );
+    let mut reader = reader();
+    let nobody = || [seen(None, 10), seen(None, 10)];
+    reader.observed(seen(None, 10), nobody());
+    reader.change(&insert(), &holder());
+    let own = seen(Some(held(20, writer(7))), 30);
+    let gate = seen(Some(held(25, writer(1))), 30);
+    let others = [gate.clone(), seen(None, 30)];
+    assert_eq!(reader.observed(own.clone(), others.clone()), own);
+    assert_eq!(reader.observed(own, others), gate, "once, and then it waits like others");
 }
 
 #[test]
 fn a_writer_waits_for_the_last_reader_and_begins_where_none_is() {
-    let (stopped, writer_row) = (Stopped::new(first(), LEASE), held(50, writer(1)));
-    let readers = [("rw/r".to_string(), held(20, writer(7)))];
-    let decision =
-        |read_at| stopped.sees(Some(&writer_row), &readers, Timestamp(read_at), &holder());
-    assert_eq!(decision(60), WriterDecision::Wait(Duration::from_nanos(60)));
-    let WriterDecision::Begin(change) = decision(120) else { panic!("nobody reads") };
-    let (own, vacant) = (stored(WRITER_ROW, &writer_row), stored("rw/r", &readers[0].1));
-    let writes = change.judge(WRITER_ROW, &[own.clone(), vacant.clone()]).unwrap();
-    assert_eq!((writes.len(), writes[1].kind), (2, WriteKind::Delete));
-    assert_eq!(
-        change.judge(WRITER_ROW, std::slice::from_ref(&own)).unwrap().len(),
-        1,
-        "it has left"
-    );
-    let beaten = StoredRow { heartbeat: Some(Timestamp(119)), ..vacant };
-    assert!(change.judge(WRITER_ROW, &[own, beaten]).is_err(), "it lives after all");
-}
+    let mut write_lock = WriteLock::new(gate_term(), "w", LEASE);
+    let reader = |at| ("rw/r".to_string(), held(at, writer(7)));
+    let readers = [("rw/q".to_string(), held(15, writer(8))), reader(20)];
+    let own = |at| seen(Some(released(40)), at);
+    let shown = write_lock.observed(own(60), readers.to_vec());
+    assert_eq!(shown, seen(Some(readers[1].1.clone()), 60), "the last of them to expire");
+    assert_eq!(write_lock.observed(own(120), vec![reader(20)]), own(120));
 
-#[test]
-fn a_writer_whose_first_term_is_over_begins_nothing() {
-    let stopped = Stopped::new(first(), LEASE);
-    for writer_row in
-        [None, Some(released(60)), Some(held(60, writer(2))), Some(held(60, writer(1)))]
-    {
-        let decision = stopped.sees(writer_row.as_ref(), &[], Timestamp(70), &holder());
-        assert_eq!(decision, WriterDecision::Lost, "{writer_row:?}");
-    }
-    let change = Change::BeginWrite { first: first(), readers: Vec::new(), holder: holder() };
-    assert!(change.judge(WRITER_ROW, &[stored(WRITER_ROW, &held(60, writer(2)))]).is_err());
-}
-
-#[test]
-fn a_second_commit_of_unknown_outcome_is_found_by_the_next_attempt() {
-    let (stopped, second) = (Stopped::new(first(), LEASE), writer(1).second().unwrap());
-    let term = TermId { token: Timestamp(70), writer: second.clone() };
-    let writer_row = held(70, second.clone());
-    let decision = stopped.sees(Some(&writer_row), &[], Timestamp(80), &holder());
-    assert_eq!(decision, WriterDecision::Began(term.clone()));
-    let refused = |token| {
-        let seen = Seen { token: Timestamp(token), writer: second.clone() };
-        stopped.answered(&Answer::Rejected(Rejection::Changed(Some(seen))))
+    let begin = Act::Takeover { seen: released(40), writer: writer(2), passes: None };
+    let change = write_lock.change(&begin, &holder()).unwrap();
+    let gate = stored(GATE, &held(50, writer(1)));
+    let (row, vacant) = (stored(WRITE_LOCK, &released(40)), stored("rw/r", &reader(20).1));
+    let judge = |rows: &[&StoredRow]| {
+        let rows: Vec<_> = rows.iter().map(|row| (*row).clone()).collect();
+        change.judge(WRITE_LOCK, &rows)
     };
-    assert_eq!(refused(70), Some(term));
-    assert_eq!(refused(40), None, "a token that was set back is nobody's");
-    assert_eq!(stopped.answered(&Answer::Unknown), None);
-    assert_eq!(second.second(), None);
+    let kinds = |rows: &[&StoredRow]| {
+        Vec::from_iter(judge(rows).unwrap().into_iter().map(|write| (write.key, write.kind)))
+    };
+    let deleted = ("rw/r".to_string(), WriteKind::Delete);
+    assert_eq!(kinds(&[&gate, &row, &vacant]).last(), Some(&deleted));
+    assert!(!kinds(&[&gate, &row]).contains(&deleted), "it has left");
+    let beaten = StoredRow { heartbeat: Some(Timestamp(119)), ..vacant.clone() };
+    assert!(judge(&[&gate, &row, &beaten]).is_err(), "it lives after all");
+    let taken = stored(WRITE_LOCK, &held(60, writer(3)));
+    assert!(judge(&[&gate, &taken, &vacant]).is_err(), "another one writes");
+    for gate in [released(70), held(70, writer(1)), held(50, writer(3))] {
+        let refused = judge(&[&stored(GATE, &gate), &row, &vacant]);
+        assert!(refused.is_err(), "the gate is not its own any more: {gate:?}");
+    }
+    assert!(judge(&[&row, &vacant]).is_err(), "the gate is gone");
 }
 
 #[test]
-fn a_writers_heartbeats_and_release_are_good_for_either_term_until_it_knows() {
-    let mut writing = Writing::default();
-    let heartbeat = Act::Heartbeat { term: first(), looks: false };
-    let release = Act::Release { term: first(), next: Succession::Anyone };
-    let second = TermId { token: Timestamp(70), writer: writer(1).second().unwrap() };
-    let rows = [held(50, writer(1)), held(70, second.writer.clone())];
-    for act in [&heartbeat, &release] {
-        let change = writing.change(act, &holder()).unwrap();
-        for row in &rows {
-            assert!(
-                change.judge(WRITER_ROW, &[stored(WRITER_ROW, row)]).is_ok(),
-                "{act:?} {row:?}"
-            );
-        }
-        let old = held(40, second.writer.clone());
-        assert!(change.judge(WRITER_ROW, &[stored(WRITER_ROW, &old)]).is_err(), "{act:?}");
-    }
-    writing.begins(first(), second);
-    for act in [&heartbeat, &release] {
-        let change = writing.change(act, &holder()).unwrap();
-        assert!(change.judge(WRITER_ROW, &[stored(WRITER_ROW, &rows[0])]).is_err(), "{act:?}");
-        assert!(change.judge(WRITER_ROW, &[stored(WRITER_ROW, &rows[1])]).is_ok(), "{act:?}");
-    }
+fn a_writer_whose_begin_is_unknown_is_shown_the_write_lock_whoever_reads() {
+    let mut write_lock = WriteLock::new(gate_term(), "w", LEASE);
+    write_lock.observed(seen(None, 60), Vec::new());
+    write_lock.change(&Act::Insert { writer: writer(2) }, &holder());
+    let own = seen(Some(held(70, writer(2))), 80);
+    let reader = ("rw/r".to_string(), held(75, writer(7)));
+    assert_eq!(write_lock.observed(own.clone(), vec![reader.clone()]), own);
+    assert_eq!(write_lock.observed(own, vec![reader.clone()]), seen(Some(reader.1), 80));
 }

@@ -6,7 +6,8 @@ use crate::history::{Event, Fault, Outcome, Phase};
 use crate::setup::{READERS, Target, WRITERS};
 use crate::tables::Version;
 
-const WRITER_ROW: &str = "spindle:rw:chaos";
+const GATE: &str = "spindle:rw:chaos";
+const WRITE_LOCK: &str = "spindle:rw:chaos/write";
 
 /// `w2` and `w3` read; `w1` waits from 1400, writes from 1700 to 2500; then `w2` reads again.
 fn story() -> Evidence {
@@ -19,10 +20,11 @@ fn story() -> Evidence {
     at(&mut evidence, 3_500, Event::Phase(Phase::End));
     hold(&mut evidence, "w2", 1_000, 1_500);
     hold(&mut evidence, "w3", 1_100, 1_600);
-    beat(&mut evidence, WRITER_ROW, "w1", 1_400, 1_400);
+    beat(&mut evidence, GATE, "w1", 1_400, 1_700);
     hold(&mut evidence, "w1", 1_700, 2_500);
-    beat(&mut evidence, WRITER_ROW, "w1", 1_700, 1_700);
-    add(&mut evidence, writer_row(0, 2_550, ""));
+    beat(&mut evidence, WRITE_LOCK, "w1", 1_700, 1_700);
+    add(&mut evidence, version(WRITE_LOCK, 0, 2_550, ""));
+    add(&mut evidence, version(GATE, 0, 2_560, ""));
     hold(&mut evidence, "w2", 2_600, 3_000);
     write(&mut evidence, "w2", 1_000, 1_200);
     write(&mut evidence, "w1", 1_700, 1_800);
@@ -30,8 +32,8 @@ fn story() -> Evidence {
     evidence
 }
 
-fn writer_row(heartbeat: u64, token: u64, writer: &str) -> Version {
-    let (key, writer) = (WRITER_ROW.to_string(), writer.to_string());
+fn version(key: &str, heartbeat: u64, token: u64, writer: &str) -> Version {
+    let (key, writer) = (key.to_string(), writer.to_string());
     Version { key, heartbeat: heartbeat * MS, token: token * MS, writer }
 }
 
@@ -44,7 +46,7 @@ fn hold(evidence: &mut Evidence, who: &str, token: u64, to: u64) {
     claim(evidence, side(who), who, token, token + 10, to);
     tell_of(Some(side(who)), evidence, to + 5, who, Event::LetsGo);
     if side(who) == READERS {
-        beat(evidence, &format!("{WRITER_ROW}/{who}-{token}"), who, token, to);
+        beat(evidence, &format!("{GATE}/{who}-{token}"), who, token, to);
     }
 }
 
@@ -115,18 +117,16 @@ fn a_reader_that_begins_while_a_writer_waits_is_seen() {
     let edit = Event::Fault { fault: Fault::Edit, on: None };
     tell_of(Some(WRITERS), &mut evidence, 1_420, "nemesis", edit);
     tell(&mut evidence, 1_410, "nemesis", Event::Phase(Phase::Edits));
-    assert_eq!(broken(&evidence), [], "somebody edited the writers' row");
+    assert_eq!(broken(&evidence), [], "somebody edited the gate");
 }
 
 #[test]
 fn a_row_that_goes_on_beside_the_other_side_is_seen() {
     let mut evidence = story();
-    let (key, writer) = (format!("{WRITER_ROW}/w2-1000"), "w2#0-1".to_string());
-    let version = Version { key, heartbeat: 2_000 * MS, token: 1_000 * MS, writer };
-    add(&mut evidence, version);
+    add(&mut evidence, version(&format!("{GATE}/w2-1000"), 2_000, 1_000, "w2#0-1"));
     assert_eq!(broken(&evidence), [Property::FencesApart], "a reader's");
     let mut evidence = story();
-    add(&mut evidence, writer_row(2_700, 1_700, "w1#0-1"));
+    add(&mut evidence, version(WRITE_LOCK, 2_700, 1_700, "w1#0-1"));
     assert_eq!(broken(&evidence), [Property::FencesApart], "a writer's");
 }
 

@@ -15,7 +15,8 @@ use crate::tables::Version;
 
 pub fn judge(evidence: &Evidence, parts: &[Evidence], lease: Duration) -> Vec<Violation> {
     let (writing, reading) = (&parts[WRITERS], &parts[READERS]);
-    let writer_row = evidence.target().key(WRITERS);
+    let gate = evidence.target().key(WRITERS);
+    let write_lock = format!("{gate}/write");
     let versions = &evidence.tables.versions;
     let not_by_rule = exempt_in_spanner(writing, lease);
     let mut violations = Vec::new();
@@ -28,15 +29,18 @@ pub fn judge(evidence: &Evidence, parts: &[Evidence], lease: Duration) -> Vec<Vi
     violations.extend(in_term(&reading.tables.log, &writing.tokens()));
     violations.extend(late_is_refused(evidence));
     violations.extend(waiting_stops_readers(
-        versions.iter().filter(|version| version.key == writer_row).collect(),
+        versions.iter().filter(|version| version.key == gate).collect(),
         &reading.tokens(),
         nanoseconds(lease),
         not_by_rule,
     ));
-    let readers = format!("{writer_row}/");
-    let beyond = |key: &str, tokens: &[u64]| fences_apart(versions, key, tokens, not_by_rule);
-    violations.extend(beyond(&readers, &writing.tokens()));
-    violations.extend(beyond(&writer_row, &reading.tokens()));
+    let is_reader = |key: &str| {
+        let rest = key.strip_prefix(&*gate);
+        rest.is_some_and(|rest| rest.starts_with('/') && !rest.starts_with("/write"))
+    };
+    let is_write_lock = |key: &str| key == write_lock;
+    violations.extend(fences_apart(versions, is_reader, &writing.tokens(), not_by_rule));
+    violations.extend(fences_apart(versions, is_write_lock, &reading.tokens(), not_by_rule));
     violations
 }
 
@@ -59,17 +63,17 @@ fn writer_alone(writers: &[Term], readers: &[Term], exempt: Option<(u64, u64)>) 
     violations
 }
 
-/// No reader's token is of a time at which the writers' row is held: the writer may be waiting still.
+/// No reader's token is of a time at which the gate is held: the writer may be waiting still.
 fn waiting_stops_readers(
-    writer_row: Vec<&Version>,
+    gate: Vec<&Version>,
     readers: &[u64],
     lease: u64,
     exempt: Option<(u64, u64)>,
 ) -> Vec<Violation> {
     let mut violations = Vec::new();
     for token in readers {
-        let before = writer_row.partition_point(|version| version.committed() < *token);
-        let Some(version) = before.checked_sub(1).map(|place| writer_row[place]) else { continue };
+        let before = gate.partition_point(|version| version.committed() < *token);
+        let Some(version) = before.checked_sub(1).map(|place| gate[place]) else { continue };
         let is_held = version.holder().is_some() && version.heartbeat + lease > *token;
         if is_held && !in_part((*token, token + 1), exempt) {
             let what = format!("{token}: begun beside the writer {}", version.writer);
@@ -82,13 +86,12 @@ fn waiting_stops_readers(
 /// No row of these goes on after a term of the other side began.
 fn fences_apart(
     versions: &[Version],
-    keys: &str,
+    is_of: impl Fn(&str) -> bool,
     others: &[u64],
     exempt: Option<(u64, u64)>,
 ) -> Vec<Violation> {
-    let of_key = |key: &str| if keys.ends_with('/') { key.starts_with(keys) } else { key == keys };
     let mut violations = Vec::new();
-    for hold in holds(versions).into_iter().filter(|hold| of_key(&hold.key)) {
+    for hold in holds(versions).into_iter().filter(|hold| is_of(&hold.key)) {
         let other = others.get(others.partition_point(|token| *token <= hold.token));
         if let Some(other) = other.filter(|other| **other <= hold.last())
             && !in_part((hold.token, hold.last()), exempt)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Parser;
 use spindle_model::line::LineModel;
 use spindle_model::permits::PermitModel;
-use spindle_model::run::{Limits, Report, check, explore, stopwatch};
+use spindle_model::run::{Limits, Report, check, check_broken, explore, stopwatch};
 use spindle_model::rw::{self, RwModel};
 use spindle_model::scenarios;
 use spindle_model::shard::ShardModel;
@@ -58,13 +58,18 @@ fn main() -> ExitCode {
         let name = model.scenario.name;
         Exploration(name, Box::new(move |limits| check(name, model.clone(), limits)))
     });
+    let broken = rw::broken().into_iter().map(|scenario| {
+        let model = RwModel { scenario };
+        let name = model.scenario.name;
+        Exploration(name, Box::new(move |limits| check_broken(name, model.clone(), limits)))
+    });
     let lines = LineModel::all().into_iter();
     let lines = lines.map(|model| Exploration(model.name, Box::new(move |_| model.report())));
     let permits = PermitModel::all().into_iter();
     let permits = permits.map(|model| Exploration(model.name, Box::new(move |_| model.report())));
     let began = stopwatch();
     let (mut states, mut depth, mut failed, mut explored) = (0, 0, 0, 0);
-    let all = explorations.chain([shards]).chain(lines).chain(permits).chain(shared);
+    let all = explorations.chain([shards]).chain(lines).chain(permits).chain(shared).chain(broken);
     for Exploration(name, explore) in all {
         if options.only.as_ref().is_some_and(|only| only != name) {
             continue;

@@ -1,9 +1,10 @@
 //! The onlooker: what each commit did, and which fences hold.
 
+use spindle_protocol::line::Place;
 use spindle_protocol::rw::is_left_to_readers;
 use spindle_protocol::{Change, Row, StoredRow, TermId, Timestamp, Writer};
 
-use super::party::{READERS, WRITER_ROW, pace};
+use super::party::{GATE, WRITE_LOCK, pace};
 use crate::notes::{Notes, noted};
 use crate::table::Table;
 
@@ -29,6 +30,7 @@ noted! {
         I4: "I4 no request changes the row of another's term",
         Stops: "a writer, waiting too, stops new readers",
         Waits: "a writer begins where nobody reads",
+        Exceeds: "from a writer's token on no fence of a reader holds",
     }
 }
 
@@ -38,15 +40,17 @@ noted! {
         WriterBegan: "a writer began",
         WriterWaited: "a writer waited for a reader",
         ReaderAfterWriter: "a reader began after a writer",
-        LeftToReaders: "a reader began in the time that a writer had left to readers",
+        TookPlace: "a reader took the place of all readers",
+        LeftToReaders: "a reader began in the time that was promised to readers",
         DeadWriterReleased: "a reader released a writer that had ended without a release",
+        DeadGateReleased: "a reader released a gate that had ended without a release",
         DeadReaderDeleted: "a writer deleted the row of a reader that had ended without a release",
-        DiedBetween: "a writer died between its two commits",
-        ReaderRefused: "a reader was too late for the writer's first commit",
-        SecondUnknown: "a writer learned late that its second commit was applied",
+        DiedWaiting: "a writer died that waited for readers",
+        GateLost: "a writer began no term, since its gate was not its own any more",
+        WroteOn: "a writer was at work though its gate was lost",
+        ReaderRefused: "a reader was too late for a writer",
         LateRead: "a reader's begin landed after its sender gave up",
-        LateSecond: "a writer's second commit landed after its sender gave up",
-        EitherReleased: "a release met the second term before its owner had heard of it",
+        LateWrite: "a writer's begin landed after its sender gave up",
     }
 }
 
@@ -56,6 +60,10 @@ impl Begun {
         let row = table.get(&self.key).map(StoredRow::row);
         row.is_some_and(|row| row.token == self.term.token && row.writer == self.term.writer)
     }
+}
+
+fn is_taken(row: &Row, now: Timestamp) -> bool {
+    row.vacant_from("", pace().lease) > now
 }
 
 impl History {
@@ -68,78 +76,86 @@ impl History {
         self.begun.push(Begun { key: key.to_string(), term });
     }
 
-    /// Judges a commit by the table before it.
+    /// Judges a commit by the table before it and after it.
     pub(super) fn judge(
         &mut self,
         key: &str,
         change: &Change,
-        before: &Table,
-        now: Timestamp,
-        at: Timestamp,
+        (before, after): (&Table, &Table),
+        (now, at): (Timestamp, Timestamp),
     ) {
-        let writer_row = before.get(WRITER_ROW).map(StoredRow::row);
-        let is_taken = |row: &Row| row.vacant_from("", pace().lease) > now;
         match change {
             Change::BeginRead { writer, .. } => {
-                match writer_row.as_ref().filter(|row| is_taken(row)) {
-                    Some(row) if is_left_to_readers(row) => self.notes.meet(Goal::LeftToReaders),
-                    Some(_) => self.notes.breaks(Invariant::Stops),
-                    None => {}
-                }
-                if writer_row.as_ref().is_some_and(|row| !row.is_released()) {
-                    self.notes.meet(Goal::DeadWriterReleased);
-                }
-                if writer_row.is_some_and(|row| row.is_released()) {
-                    self.notes.meet(Goal::ReaderAfterWriter);
-                }
+                self.judge_reader(before, now);
                 self.begins(key, at, writer);
             }
-            Change::BeginWrite { first, .. } => {
+            Change::BeginWrite { begin, .. } => {
                 let readers: Vec<Row> = readers(before).map(|(_, row)| row).collect();
-                if readers.iter().any(is_taken) {
+                if readers.iter().any(|row| is_taken(row, now)) {
                     self.notes.breaks(Invariant::Waits);
                 }
                 if !readers.is_empty() {
                     self.notes.meet(Goal::DeadReaderDeleted);
                 }
                 self.notes.meet(Goal::WriterBegan);
-                if let Some(second) = first.writer.second() {
-                    self.begins(WRITER_ROW, at, &second);
+                self.judge_begin(key, begin, before, now);
+                if let Change::Insert { writer, .. } | Change::Takeover { writer, .. } = &**begin {
+                    self.begins(WRITE_LOCK, at, writer);
+                }
+                if self.fences(after).1 > 0 {
+                    self.notes.breaks(Invariant::Exceeds);
                 }
             }
-            Change::Takeover { writer, .. } => {
-                let instance = |writer: &Writer| writer.nonce().map(|nonce| nonce.instance);
-                // An instance need not wait for what it left itself.
-                let is_own = |row: &Row| instance(&row.writer) == instance(writer);
-                if writer_row.as_ref().is_some_and(|row| is_taken(row) && !is_own(row)) {
-                    self.notes.breaks(Invariant::I4);
-                }
+            Change::Insert { .. } | Change::Takeover { .. } => {
+                self.judge_begin(key, change, before, now);
             }
             Change::Heartbeat { term, .. }
             | Change::Release { term, .. }
-            | Change::EndRead { term } => self.judge_owner(key, term, before),
-            Change::KeepWriting { first } => self.judge_owner(key, first, before),
-            Change::EndWriting { first, .. } => {
-                if writer_row.is_some_and(|row| first.second_in(row.token, &row.writer).is_some()) {
-                    self.notes.meet(Goal::EitherReleased);
+            | Change::EndRead { term } => {
+                let found = before.get(key).map(StoredRow::row);
+                let is_own = |row: Row| row.token == term.token && row.writer == term.writer;
+                if !found.is_some_and(is_own) {
+                    self.notes.breaks(Invariant::I4);
                 }
-                self.judge_owner(key, first, before);
+            }
+            Change::Mark { place: Place { waiter, .. } } if waiter.starts_with('/') => {
+                self.notes.meet(Goal::TookPlace);
             }
             _ => {}
         }
     }
 
-    /// The row that is changed must be of the same attempt, whichever of its commits wrote it.
-    fn judge_owner(&mut self, key: &str, term: &TermId, before: &Table) {
-        let attempt = |writer: &Writer| {
-            writer.nonce().map(|nonce| (nonce.instance, nonce.attempt & 0xffff_ffff))
+    fn judge_reader(&mut self, before: &Table, now: Timestamp) {
+        for key in [GATE, WRITE_LOCK] {
+            let Some(row) = before.get(key).map(StoredRow::row) else { continue };
+            if is_left_to_readers(&row) {
+                self.notes.meet(Goal::LeftToReaders);
+            } else if is_taken(&row, now) {
+                self.notes.breaks(Invariant::Stops);
+            }
+            let (dead, released) = (!row.is_released(), row.is_released());
+            match key {
+                GATE if dead => self.notes.meet(Goal::DeadGateReleased),
+                WRITE_LOCK if dead => self.notes.meet(Goal::DeadWriterReleased),
+                WRITE_LOCK if released => self.notes.meet(Goal::ReaderAfterWriter),
+                _ => {}
+            }
+        }
+    }
+
+    /// A begin displaces nobody whose lease runs, but a former term of its own instance.
+    fn judge_begin(&mut self, key: &str, change: &Change, before: &Table, now: Timestamp) {
+        let (Change::Insert { writer, .. } | Change::Takeover { writer, .. }) = change else {
+            return;
         };
+        let instance = |writer: &Writer| writer.nonce().map(|nonce| nonce.instance);
         let found = before.get(key).map(StoredRow::row);
-        let own = attempt(&term.writer);
-        let is_own = found.is_some_and(|row| {
-            own.is_some() && attempt(&row.writer) == own && row.token >= term.token
-        });
-        if !is_own {
+        let is_own = |row: &Row| {
+            let place = instance(writer).map(|nonce| format!("#{nonce:016x}"));
+            let is_promised = |place| row.is_released() && row.writer.as_str().ends_with(place);
+            instance(&row.writer) == instance(writer) || place.as_deref().is_some_and(is_promised)
+        };
+        if found.is_some_and(|row| is_taken(&row, now) && !is_own(&row)) {
             self.notes.breaks(Invariant::I4);
         }
     }
@@ -147,7 +163,7 @@ impl History {
     /// Returns how many writers' and how many readers' fenced writes would commit at this instant.
     pub(super) fn fences(&self, table: &Table) -> (usize, usize) {
         let held = self.begun.iter().filter(|begun| begun.holds(table));
-        let (writers, readers): (Vec<_>, Vec<_>) = held.partition(|begun| begun.key == WRITER_ROW);
+        let (writers, readers): (Vec<_>, Vec<_>) = held.partition(|begun| begun.key == WRITE_LOCK);
         (writers.len(), readers.len())
     }
 
@@ -159,6 +175,6 @@ impl History {
 
 /// The rows of all readers.
 pub(super) fn readers(table: &Table) -> impl Iterator<Item = (String, Row)> {
-    let rows = table.rows().filter(|row| row.key.starts_with(READERS));
+    let rows = table.rows().filter(|row| row.key.starts_with("rw/reader") && !row.is_takeover());
     rows.map(|row| (row.key.clone(), row.row()))
 }

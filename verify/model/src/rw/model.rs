@@ -42,7 +42,7 @@ impl Model for RwModel {
                 |_, world: &World| matches!(world.history.fences(&world.table), (0, _) | (1, 0)),
             ),
             Property::always("an instance keeps the proof's contract", |_, world: &World| {
-                world.parties.iter().all(|party| !party.broke_contract)
+                !world.parties.iter().any(|party| party.broke_contract)
             }),
             Property::always("I5 all who live come to hold", |model: &RwModel, world: &World| {
                 !is_chosen(world, model.scenario.continued_one_in) || world.has_everybody_hold()

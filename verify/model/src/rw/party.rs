@@ -3,54 +3,61 @@
 use std::time::Duration;
 
 use spindle_protocol::line::Standing;
-use spindle_protocol::rw::{Reader, Stopped, WriterDecision, Writing, left_to_readers};
+use spindle_protocol::rw::{Reader, WriteLock};
 use spindle_protocol::{
     Act, Announcement, Answer, Change, Decision, Event, Holder, Instance, Moment, Observation, Row,
-    TermId, Timestamp, Timing, Wake,
+    TermId, Timing, Wake,
 };
 
 use crate::node::Passage;
-use crate::scenario::{TICK, timing};
+use crate::scenario::timing;
 
-/// The writer's row.
-pub(super) const WRITER_ROW: &str = "rw";
-/// Readers' rows begin so.
-pub(super) const READERS: &str = "rw/";
+/// The gate's row.
+pub(super) const GATE: &str = "rw";
+/// The write lock's row.
+pub(super) const WRITE_LOCK: &str = "rw/write";
 
-/// The time that is left to readers.
-const READERS_TIME: Duration = TICK;
+const IDS: [&str; 4] = ["a", "b", "c", "d"];
 
 /// A process, running or dead.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Party {
-    pub(super) key: &'static str,
-    pub(super) role: Role,
-    /// None while the process is dead or done.
-    pub(super) instance: Option<Instance>,
+    index: usize,
+    pub(super) is_writer: bool,
+    /// False while the process is dead or done.
+    pub(super) is_alive: bool,
     pub(super) wanted: bool,
-    /// True if it leaves the lock to readers whenever it has written.
-    leaves_to_readers: bool,
     /// True if it gets no time from its machine.
     pub(super) paused: bool,
     /// True if it has held.
     pub(super) has_held: bool,
-    /// The term that its instance believes in, and until when.
-    pub(super) term: Option<(TermId, Moment)>,
-    /// The term that its owner was told of.
-    pub(super) held: Option<TermId>,
-    /// True if its instance did what the proof assumes that it doesn't.
+    /// True if an instance did what the proof assumes that it doesn't.
     pub(super) broke_contract: bool,
-    wake: Option<Wake>,
-    /// When a writer that has stopped new readers polls the others.
-    poll_at: Option<Moment>,
-    /// The requests under way: for the instance, and for the writer's second commit.
-    pub(super) asked: [Option<Asked>; 2],
+    /// A reader's own row; a writer's gate and write lock, the latter once it has the gate.
+    pub(super) seats: [Option<Seat>; 2],
+    /// How often it has begun to wait for the write lock.
+    waits: u64,
 }
 
+/// An instance, and the row that it is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Role {
+pub(super) struct Seat {
+    pub(super) key: &'static str,
+    pub(super) instance: Instance,
+    view: View,
+    wake: Option<Wake>,
+    /// The term that its owner was told of, and until when it is valid.
+    pub(super) term: Option<(TermId, Moment)>,
+    /// The request under way.
+    pub(super) asked: Option<Asked>,
+}
+
+/// What stands between an instance and its rows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum View {
+    Gate,
     Reader(Reader),
-    Writer(Writing),
+    WriteLock(WriteLock),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -62,22 +69,21 @@ pub(super) struct Asked {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Ask {
-    Change(Change),
-    Observe,
-    /// The writers' row and all readers' rows, at one timestamp.
-    Poll,
+    /// A change, for the row of this key.
+    Change(&'static str, Change),
+    /// The gate alone.
+    Gate,
+    /// A reader's own row, the gate, and the write lock.
+    Read,
+    /// The write lock and all readers' rows.
+    Write,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reply {
     Answer(Answer),
-    /// The party's own row and the writers' row.
-    Both(Observation, Observation),
-    Rows {
-        writer_row: Option<Row>,
-        readers: Vec<(String, Row)>,
-        read_at: Timestamp,
-    },
+    Read(Observation, [Observation; 2]),
+    Write(Observation, Vec<(String, Row)>),
 }
 
 /// The timing of all.
@@ -85,221 +91,234 @@ pub(super) fn pace() -> Timing {
     timing(3, 1, 2, 0, 1)
 }
 
-impl Party {
-    pub(super) fn start(
-        index: usize,
-        key: &'static str,
-        leaves_to_readers: bool,
-        now: Moment,
-    ) -> Party {
-        let (id, pace) = (["a", "b", "c", "d"][index], pace());
-        let role = if key == WRITER_ROW {
-            Role::Writer(Writing::default())
-        } else {
-            Role::Reader(Reader::new(WRITER_ROW, id, pace.lease))
+impl Seat {
+    fn new(key: &'static str, index: usize, nonce: u64, view: View, now: Moment) -> Seat {
+        let standing = match view {
+            View::Gate => Standing::Plain,
+            View::Reader(_) => Standing::Reader,
+            View::WriteLock(_) => Standing::Aside,
         };
-        let instance = Instance::new(id, 16 * (index as u64 + 1), pace, now);
-        Party {
+        Seat {
             key,
-            role,
-            instance: Some(instance.standing(Standing::Aside)),
-            wanted: true,
-            leaves_to_readers,
-            paused: false,
-            has_held: false,
-            term: None,
-            held: None,
-            broke_contract: false,
+            instance: Instance::new(IDS[index], nonce, pace(), now).standing(standing),
+            view,
             wake: Some(Wake { at: now, spread: Duration::ZERO }),
-            poll_at: None,
-            asked: [None, None],
+            term: None,
+            asked: None,
         }
     }
 
-    pub(super) fn is_writer(&self) -> bool {
-        matches!(self.role, Role::Writer(_))
+    fn wake_is_due(&self, now: Moment) -> bool {
+        self.wake.is_some_and(|wake| wake.at <= now)
     }
 
-    /// Returns the term of its owner at this instant, judged by the clock.
-    pub(super) fn has_lock(&self, now: Moment) -> Option<&TermId> {
-        let (_, until) = self.term.as_ref()?;
-        self.held.as_ref().filter(|_| now < *until)
-    }
-
-    /// Returns true if it has stopped new readers and waits for the others.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.is_writer() && self.term.is_some() && self.held.is_none()
-    }
-
-    pub(super) fn crash(&mut self) -> Vec<Change> {
-        self.instance = None;
-        (self.wanted, self.paused) = (false, false);
-        (self.term, self.held, self.wake, self.poll_at) = (None, None, None, None);
-        let asked = std::mem::take(&mut self.asked);
-        asked.into_iter().flatten().filter_map(Asked::late).collect()
-    }
-
-    pub(super) fn wake_is_due(&self, now: Moment) -> bool {
-        self.instance.is_some() && self.wake.is_some_and(|wake| wake.at <= now)
-    }
-
-    pub(super) fn poll_is_due(&self, now: Moment) -> bool {
-        self.asked[1].is_none() && self.poll_at.is_some_and(|at| at <= now)
-    }
-
-    pub(super) fn is_out_of_time(&self, queue: usize, now: Moment) -> bool {
+    pub(super) fn is_out_of_time(&self, now: Moment) -> bool {
         let limit = pace().attempt_limit();
-        self.asked[queue].as_ref().is_some_and(|asked| asked.sent + limit <= now)
+        self.asked.as_ref().is_some_and(|asked| asked.sent + limit <= now)
     }
 
-    /// Returns true if a process that gets its time would have acted before the clock goes on.
-    pub(super) fn is_prompt(&self, now: Moment) -> bool {
-        let overdue = self.wake.is_some_and(|wake| wake.at + wake.spread <= now);
-        let late = (0..2).any(|queue| self.is_out_of_time(queue, now));
-        self.instance.is_none() || self.paused || !(overdue || late || self.poll_is_due(now))
+    /// Returns its term at this instant, judged by the clock.
+    fn has_lock(&self, now: Moment) -> Option<&TermId> {
+        self.term.as_ref().filter(|(_, until)| now < *until).map(|(term, _)| term)
     }
 
-    /// Has the protocol decide, and does as it says; gives back what may arrive late.
-    pub(super) fn decide(&mut self, event: Event, now: Moment) -> Vec<Change> {
-        self.paused = false;
-        if let Event::Contend(wanted) = event {
-            self.wanted = wanted;
-        }
-        let Some(instance) = &mut self.instance else { return Vec::new() };
-        let before = instance.clone();
-        let decision = instance.decide(now, event.clone());
-        self.broke_contract |= instance.broken_rule(&before, now, &event, &decision).is_some();
-        let Decision { announce, act, wake, early: _ } = decision;
-        self.wake = wake;
-        let mut late = Vec::new();
-        match announce {
-            Some(Announcement::Began { token, writer, valid_until }) => {
-                let term = TermId { token, writer };
-                self.term = Some((term.clone(), valid_until));
-                match &self.role {
-                    Role::Reader(_) => self.holds(term),
-                    Role::Writer(_) => self.poll_at = Some(now),
-                }
+    fn asks(&mut self, act: &Act) -> Ask {
+        let (view, key) = (&mut self.view, self.key);
+        let (change, at, or) = match view {
+            View::Gate => (act.change(&holder(), None), key, Ask::Gate),
+            View::Reader(reader) => {
+                let at = if matches!(act, Act::Mark { .. }) { GATE } else { key };
+                (reader.change(act, &holder()), at, Ask::Read)
             }
-            Some(Announcement::Extended { valid_until }) => {
-                if let Some((_, until)) = &mut self.term {
-                    *until = valid_until;
-                }
-            }
-            Some(Announcement::Ended { .. }) => {
-                (self.term, self.held, self.poll_at) = (None, None, None);
-                late.extend(self.asked[1].take().and_then(Asked::late));
-            }
-            None => {}
-        }
-        if let Some(act) = act {
-            let replaced = self.ask(0, self.meaning(&act), now);
-            if let (Role::Reader(reader), Some(Asked { ask: Ask::Change(_), .. })) =
-                (&mut self.role, &self.asked[0])
-            {
-                // The same again, to keep what it notes.
-                reader.change(&act, &holder());
-            }
-            late.extend(replaced);
-        }
-        late
-    }
-
-    fn meaning(&self, act: &Act) -> Ask {
-        let change = match &self.role {
-            Role::Reader(reader) => reader.clone().change(act, &holder()),
-            Role::Writer(writing) => writing.change(&self.ending(act), &holder()),
+            View::WriteLock(lock) => (lock.change(act, &holder()), key, Ask::Write),
         };
-        change.map_or(Ask::Observe, Ask::Change)
+        change.map_or(or, |change| Ask::Change(at, change))
     }
 
-    /// Returns the act as a writer has it: what follows its end is up to the turns.
-    fn ending(&self, act: &Act) -> Act {
-        match act {
-            Act::Release { term, .. } if self.leaves_to_readers => {
-                let (term, next) = (term.clone(), left_to_readers(READERS_TIME));
-                Act::Release { term, next }
+    fn is_told(&mut self, reply: Reply) -> Option<Answer> {
+        match (reply, &mut self.view) {
+            (Reply::Answer(answer), _) => Some(answer),
+            (Reply::Read(own, others), View::Reader(reader)) => {
+                Some(Answer::Observed(reader.observed(own, others)))
             }
-            _ => act.clone(),
-        }
-    }
-
-    fn ask(&mut self, queue: usize, ask: Ask, sent: Moment) -> Option<Change> {
-        let asked = Asked { ask, passage: Passage::Leaving, sent };
-        self.asked[queue].replace(asked).and_then(Asked::late)
-    }
-
-    fn holds(&mut self, term: TermId) {
-        self.held = Some(term);
-        self.has_held = true;
-    }
-
-    /// A writer that has stopped new readers polls the others.
-    pub(super) fn poll(&mut self, now: Moment) {
-        self.paused = false;
-        self.poll_at = None;
-        self.ask(1, Ask::Poll, now);
-    }
-
-    /// Hears an answer to what the queue asked; gives back what may arrive late.
-    pub(super) fn hear(&mut self, queue: usize, reply: Reply, now: Moment) -> Vec<Change> {
-        self.asked[queue] = None;
-        self.paused = false;
-        if queue == 1 {
-            self.hear_of_second(reply, now);
-            return Vec::new();
-        }
-        let answer = match (reply, &mut self.role) {
-            (Reply::Both(own, writer_row), Role::Reader(reader)) => {
-                Answer::Observed(reader.observed(own, writer_row))
+            (Reply::Write(own, readers), View::WriteLock(lock)) => {
+                Some(Answer::Observed(lock.observed(own, readers)))
             }
-            (Reply::Answer(answer), _) => answer,
-            _ => return Vec::new(),
-        };
-        self.decide(Event::Answer(answer), now)
-    }
-
-    fn hear_of_second(&mut self, reply: Reply, now: Moment) {
-        let Some((first, _)) = self.term.clone().filter(|_| self.held.is_none()) else { return };
-        let stopped = Stopped::new(first.clone(), pace().lease);
-        let decision = match reply {
-            Reply::Rows { writer_row, readers, read_at } => {
-                stopped.sees(writer_row.as_ref(), &readers, read_at, &holder())
-            }
-            Reply::Answer(answer) => match stopped.answered(&answer) {
-                Some(second) => WriterDecision::Began(second),
-                None => WriterDecision::Wait(Duration::ZERO),
-            },
-            Reply::Both(..) => return,
-        };
-        match decision {
-            WriterDecision::Began(second) => {
-                if let Role::Writer(writing) = &mut self.role {
-                    writing.begins(first, second.clone());
-                }
-                self.holds(second);
-            }
-            WriterDecision::Begin(change) => {
-                self.ask(1, Ask::Change(change), now);
-            }
-            // The instance finds out by its heartbeats.
-            WriterDecision::Wait(_) | WriterDecision::Lost => self.poll_at = Some(now + TICK),
+            _ => None,
         }
     }
 }
 
+impl Party {
+    /// Starts a reader with this row of its own, or a writer.
+    pub(super) fn start(index: usize, reader: Option<&'static str>, now: Moment) -> Party {
+        let nonce = 16 * (index as u64 + 1);
+        let seat = match reader {
+            Some(key) => {
+                let keys = [GATE.into(), WRITE_LOCK.into()];
+                let view = View::Reader(Reader::new(keys, IDS[index], pace().lease));
+                Seat::new(key, index, nonce, view, now)
+            }
+            None => Seat::new(GATE, index, nonce, View::Gate, now),
+        };
+        Party {
+            index,
+            is_writer: reader.is_none(),
+            is_alive: true,
+            wanted: true,
+            paused: false,
+            has_held: false,
+            broke_contract: false,
+            seats: [Some(seat), None],
+            waits: 0,
+        }
+    }
+
+    /// Returns the number of the seat that its owner holds by.
+    fn work(&self) -> usize {
+        usize::from(self.is_writer)
+    }
+
+    /// Returns the term of its owner at this instant, judged by the clock.
+    pub(super) fn has_lock(&self, now: Moment) -> Option<&TermId> {
+        self.seats[self.work()].as_ref()?.has_lock(now)
+    }
+
+    /// Returns true if its owner was told that it holds, and not that it doesn't any more.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.seats[self.work()].as_ref().is_some_and(|seat| seat.term.is_some())
+    }
+
+    /// Returns true if it has stopped new readers and waits for the others.
+    pub(super) fn is_waiting(&self) -> bool {
+        let has_gate = self.seats[0].as_ref().is_some_and(|seat| seat.term.is_some());
+        self.is_writer && has_gate && !self.is_at_work()
+    }
+
+    pub(super) fn asked(&self, seat: usize) -> Option<&Asked> {
+        self.seats[seat].as_ref()?.asked.as_ref()
+    }
+
+    pub(super) fn asked_mut(&mut self, seat: usize) -> Option<&mut Asked> {
+        self.seats[seat].as_mut()?.asked.as_mut()
+    }
+
+    pub(super) fn crash(&mut self) -> Vec<(&'static str, Change)> {
+        (self.is_alive, self.wanted, self.paused) = (false, false, false);
+        let seats = std::mem::take(&mut self.seats);
+        seats.into_iter().flatten().filter_map(|seat| seat.asked?.late()).collect()
+    }
+
+    /// Returns the first of its seats that is due.
+    pub(super) fn due(&self, now: Moment) -> Option<usize> {
+        self.seats.iter().position(|seat| seat.as_ref().is_some_and(|seat| seat.wake_is_due(now)))
+    }
+
+    /// Returns true if a process that gets its time would have acted before the clock goes on.
+    pub(super) fn is_prompt(&self, now: Moment) -> bool {
+        let is_late = |seat: &Seat| {
+            let overdue = seat.wake.is_some_and(|wake| wake.at + wake.spread <= now);
+            overdue || seat.is_out_of_time(now)
+        };
+        self.paused || !self.seats.iter().flatten().any(is_late)
+    }
+
+    /// Its owner lets go, or wants it again: the write lock first, and then the gate.
+    pub(super) fn contend(&mut self, wanted: bool, now: Moment) -> Vec<(&'static str, Change)> {
+        self.wanted = wanted;
+        let mut late = Vec::new();
+        if let (true, Some(_)) = (self.is_writer && !wanted, &self.seats[1]) {
+            late.extend(self.decide(1, Event::Contend(false), now));
+        }
+        late.extend(self.decide(0, Event::Contend(wanted), now));
+        late
+    }
+
+    /// Has the protocol decide, and does as it says; gives back what may arrive late.
+    pub(super) fn decide(
+        &mut self,
+        at: usize,
+        event: Event,
+        now: Moment,
+    ) -> Vec<(&'static str, Change)> {
+        self.paused = false;
+        let work = self.work();
+        let Some(seat) = &mut self.seats[at] else { return Vec::new() };
+        let before = seat.instance.clone();
+        let decision = seat.instance.decide(now, event.clone());
+        self.broke_contract |= seat.instance.broken_rule(&before, now, &event, &decision).is_some();
+        let Decision { announce, act, wake, early: _ } = decision;
+        seat.wake = wake;
+        let mut late = Vec::new();
+        if let Some(act) = act {
+            let (ask, passage) = (seat.asks(&act), Passage::Leaving);
+            let replaced = seat.asked.replace(Asked { ask, passage, sent: now });
+            late.extend(replaced.and_then(Asked::late));
+        }
+        match announce {
+            Some(Announcement::Began { token, writer, valid_until }) => {
+                seat.term = Some((TermId { token, writer }, valid_until));
+                if at == work {
+                    self.has_held = true;
+                } else {
+                    late.extend(self.has_gate(now));
+                }
+            }
+            Some(Announcement::Extended { valid_until }) => {
+                if let Some((_, until)) = &mut seat.term {
+                    *until = valid_until;
+                }
+            }
+            Some(Announcement::Ended { .. }) => {
+                seat.term = None;
+                // Who only waits for the write lock gives that up with the gate.
+                if at != work && !self.is_at_work() {
+                    late.extend(self.decide(1, Event::Contend(false), now));
+                }
+            }
+            None => {}
+        }
+        late
+    }
+
+    /// A writer that has the gate waits for the write lock, by an instance of its own.
+    fn has_gate(&mut self, now: Moment) -> Option<(&'static str, Change)> {
+        let (term, _) = self.seats[0].as_ref()?.term.clone()?;
+        self.waits += 1;
+        let nonce = 16 * (self.index as u64 + 1) + self.waits;
+        let view = WriteLock::new((GATE.into(), term), IDS[self.index], pace().lease);
+        let seat = Seat::new(WRITE_LOCK, self.index, nonce, View::WriteLock(view), now);
+        // A former instance may release still; what it has under way may arrive.
+        self.seats[1].replace(seat)?.asked?.late()
+    }
+
+    /// Hears an answer; gives back what may arrive late.
+    pub(super) fn hear(
+        &mut self,
+        at: usize,
+        reply: Reply,
+        now: Moment,
+    ) -> Vec<(&'static str, Change)> {
+        self.paused = false;
+        let Some(seat) = &mut self.seats[at] else { return Vec::new() };
+        seat.asked = None;
+        let Some(answer) = seat.is_told(reply) else { return Vec::new() };
+        self.decide(at, Event::Answer(answer), now)
+    }
+}
+
 impl Asked {
-    /// Returns what may still arrive after its sender gave it up.
-    pub(super) fn late(self) -> Option<Change> {
+    /// Returns what may still arrive after its sender gave it up, with the row that it is for.
+    pub(super) fn late(self) -> Option<(&'static str, Change)> {
         match (self.ask, self.passage) {
             (_, Passage::Answered(_)) => None,
-            (Ask::Change(change), _) => Some(change),
+            (Ask::Change(key, change), _) => Some((key, change)),
             _ => None,
         }
     }
 }
 
 /// The text that each writes of itself.
-pub(super) fn holder() -> Holder {
+fn holder() -> Holder {
     Holder { lease: pace().lease, info: None }
 }

@@ -9,15 +9,13 @@ use super::scenarios::Scenario;
 use super::world::World;
 use crate::node::Passage;
 
-/// One step of the world. Numbers are of parties, of their queues, or of changes that are late.
+/// One step of the world. Numbers are of parties, of their seats, or of changes that are late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Time passes.
     Tick,
     /// The moment to ask again has come.
-    Wake(usize),
-    /// A writer that has stopped new readers polls the others.
-    Poll(usize),
+    Wake(usize, usize),
     /// The request is carried out, and answered in no time.
     Exchange(usize, usize),
     /// The request is held up.
@@ -47,11 +45,11 @@ pub enum Step {
 impl World {
     pub(super) fn steps(&self, scenario: &Scenario, steps: &mut Vec<Step>) {
         for index in 0..self.parties.len() {
-            for queue in 0..2 {
-                let asked = self.parties[index].asked[queue].as_ref();
+            for seat in 0..2 {
+                let asked = self.parties[index].asked(seat);
                 if asked.is_some_and(|asked| asked.passage == Passage::Leaving) {
                     // Its outcome is settled before anything else happens.
-                    return self.outcomes(index, queue, steps);
+                    return self.outcomes(index, seat, steps);
                 }
             }
         }
@@ -59,13 +57,12 @@ impl World {
             steps.push(Step::ArriveLate(late));
         }
         let now = self.now();
-        let is_due = |party: &&Arc<Party>| {
-            !party.paused && (party.wake_is_due(now) || party.poll_is_due(now))
-        };
+        let is_due = |party: &&Arc<Party>| !party.paused && party.due(now).is_some();
         let next = self.parties.iter().position(|party| is_due(&party));
         for (index, party) in self.parties.iter().enumerate() {
-            let wakes = party.paused && (party.wake_is_due(now) || party.poll_is_due(now));
-            self.steps_of(index, wakes || next == Some(index), steps);
+            let due = party.due(now).filter(|_| party.paused || next == Some(index));
+            steps.extend(due.map(|seat| Step::Wake(index, seat)));
+            self.steps_of(index, steps);
             // Owners and machines act between two ticks: within one it would be the same.
             if next.is_none() {
                 self.ends_of(index, steps);
@@ -76,59 +73,53 @@ impl World {
         }
     }
 
-    fn outcomes(&self, index: usize, queue: usize, steps: &mut Vec<Step>) {
-        steps.push(Step::Exchange(index, queue));
+    fn outcomes(&self, index: usize, seat: usize, steps: &mut Vec<Step>) {
+        steps.push(Step::Exchange(index, seat));
         if self.left.faults == 0 {
             return;
         }
         if self.left.delays > 0 {
-            steps.extend([Step::HoldUp(index, queue), Step::Arrive(index, queue)]);
+            steps.extend([Step::HoldUp(index, seat), Step::Arrive(index, seat)]);
         }
         if self.left.unknowns > 0 {
-            steps.extend([Step::Lose(index, queue), Step::Abort(index, queue)]);
+            steps.extend([Step::Lose(index, seat), Step::Abort(index, seat)]);
         }
         if self.left.crashes > 0 {
             steps.push(Step::Crash(index));
         }
     }
 
-    fn steps_of(&self, index: usize, is_next: bool, steps: &mut Vec<Step>) {
-        let (party, now) = (&self.parties[index], self.now());
-        if party.instance.is_none() {
-            return;
-        }
-        if is_next {
-            steps.push(if party.wake_is_due(now) { Step::Wake(index) } else { Step::Poll(index) });
-        }
-        for queue in 0..2 {
-            let Some(asked) = &party.asked[queue] else { continue };
+    fn steps_of(&self, index: usize, steps: &mut Vec<Step>) {
+        for (seat, it) in self.parties[index].seats.iter().enumerate() {
+            let Some(it) = it else { continue };
+            let Some(asked) = &it.asked else { continue };
             match asked.passage {
-                Passage::HeldUp => steps.push(Step::Exchange(index, queue)),
-                Passage::Answered(_) => steps.push(Step::Answer(index, queue)),
+                Passage::HeldUp => steps.push(Step::Exchange(index, seat)),
+                Passage::Answered(_) => steps.push(Step::Answer(index, seat)),
                 Passage::Leaving => {}
             }
-            if party.is_out_of_time(queue, now) {
-                steps.push(Step::TimeOut(index, queue));
+            if it.is_out_of_time(self.now()) {
+                steps.push(Step::TimeOut(index, seat));
             }
         }
     }
 
     fn ends_of(&self, index: usize, steps: &mut Vec<Step>) {
         let party = &self.parties[index];
-        if party.instance.is_none() {
+        if !party.is_alive {
             return;
         }
-        let may_let_go = party.held.is_some() || party.is_waiting();
-        if party.wanted && may_let_go && self.left.departures > 0 {
+        let has_begun = party.seats.iter().flatten().any(|seat| seat.term.is_some());
+        if party.wanted && has_begun && self.left.departures > 0 {
             steps.push(Step::LetGo(index));
         }
         if !party.wanted && self.left.returns > 0 {
             steps.push(Step::Want(index));
         }
-        if self.left.faults > 0 && self.left.crashes > 0 && party.term.is_some() {
+        if self.left.faults > 0 && self.left.crashes > 0 && has_begun {
             steps.push(Step::Crash(index));
         }
-        if self.left.faults > 0 && self.left.pauses > 0 && !party.paused && party.term.is_some() {
+        if self.left.faults > 0 && self.left.pauses > 0 && !party.paused && has_begun {
             steps.push(Step::Pause(index));
         }
     }
@@ -137,31 +128,29 @@ impl World {
         let mut world = self.clone();
         world.history.notes.next_step();
         world.pay(step);
-        let now = world.now();
         match step {
             Step::Tick => world.tick += 1,
-            Step::Wake(index) => world.decide(index, Event::Wake),
-            Step::Poll(index) => world.party_mut(index).poll(now),
-            Step::Exchange(index, queue) => {
-                world.arrive(index, queue);
-                world.answer(index, queue);
+            Step::Wake(index, seat) => world.decide(index, seat, Event::Wake),
+            Step::Exchange(index, seat) => {
+                world.arrive(index, seat);
+                world.answer(index, seat);
             }
-            Step::HoldUp(index, queue) => {
-                if let Some(asked) = &mut world.party_mut(index).asked[queue] {
+            Step::HoldUp(index, seat) => {
+                if let Some(asked) = world.party_mut(index).asked_mut(seat) {
                     asked.passage = Passage::HeldUp;
                 }
             }
-            Step::Arrive(index, queue) => world.arrive(index, queue),
-            Step::Answer(index, queue) => world.answer(index, queue),
-            Step::TimeOut(index, queue) | Step::Lose(index, queue) => world.lose(index, queue),
-            Step::Abort(index, queue) => {
-                world.hear(index, queue, Reply::Answer(Answer::NotApplied));
+            Step::Arrive(index, seat) => world.arrive(index, seat),
+            Step::Answer(index, seat) => world.answer(index, seat),
+            Step::TimeOut(index, seat) | Step::Lose(index, seat) => world.lose(index, seat),
+            Step::Abort(index, seat) => {
+                world.hear(index, seat, Reply::Answer(Answer::NotApplied));
             }
             Step::ArriveLate(at) => world.arrive_late(at),
             Step::Crash(index) => world.crash(index),
             Step::Pause(index) => world.party_mut(index).paused = true,
-            Step::LetGo(index) => world.decide(index, Event::Contend(false)),
-            Step::Want(index) => world.decide(index, Event::Contend(true)),
+            Step::LetGo(index) => world.contend(index, false),
+            Step::Want(index) => world.contend(index, true),
         }
         world
     }

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use spindle_protocol::{Answer, Change, Event, Moment, Observation, StoredRow, Timestamp};
+use spindle_protocol::line::Place;
+use spindle_protocol::{Answer, Change, Event, Moment, Observation, StoredRow, TermId, Timestamp};
 
 use super::judge::{Goal, History, readers};
-use super::party::{Ask, Party, Reply, WRITER_ROW};
-use super::scenarios::{Budget, Scenario};
+use super::party::{Ask, GATE, Party, Reply, WRITE_LOCK};
+use super::scenarios::{Budget, Rule, Scenario};
 use crate::node::Passage;
 use crate::scenario::TICK;
 use crate::table::Table;
 use crate::world::DAWN;
 
 /// Readers' rows.
-const KEYS: [&str; 3] = ["rw/0", "rw/1", "rw/2"];
+const KEYS: [&str; 3] = ["rw/reader-0", "rw/reader-1", "rw/reader-2"];
 
 /// One state of everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -24,6 +25,8 @@ pub struct World {
     pub(super) table: Table,
     /// Changes whose senders gave them up, still on their way, with the row that they are for.
     pub(super) late: Vec<(&'static str, Change)>,
+    /// The rule that is left out, if one is.
+    lacking: Option<Rule>,
     pub(super) history: History,
 }
 
@@ -44,13 +47,14 @@ impl World {
             parties: Vec::new(),
             table: Table::new([]),
             late: Vec::new(),
+            lacking: scenario.lacking,
             history: History::default(),
         };
         let now = world.now();
         let mut keys = KEYS.into_iter();
         for at in 0..scenario.readers + scenario.writers {
-            let key = if is_writer(at) { WRITER_ROW } else { keys.next().unwrap_or(KEYS[0]) };
-            world.parties.push(Party::start(at, key, scenario.leaves_to_readers, now).into());
+            let reader = if is_writer(at) { None } else { keys.next() };
+            world.parties.push(Party::start(at, reader, now).into());
         }
         world
     }
@@ -69,111 +73,138 @@ impl World {
         Arc::make_mut(&mut self.parties[index])
     }
 
-    pub(super) fn decide(&mut self, index: usize, event: Event) {
+    pub(super) fn decide(&mut self, index: usize, seat: usize, event: Event) {
         let now = self.now();
-        let late = self.party_mut(index).decide(event, now);
-        self.give_up(index, late);
+        let late = self.party_mut(index).decide(seat, event, now);
+        self.give_up(late);
+        self.look();
+    }
+
+    pub(super) fn contend(&mut self, index: usize, wanted: bool) {
+        let now = self.now();
+        let late = self.party_mut(index).contend(wanted, now);
+        self.give_up(late);
     }
 
     pub(super) fn crash(&mut self, index: usize) {
         if self.parties[index].is_waiting() {
-            self.history.notes.meet(Goal::DiedBetween);
+            self.history.notes.meet(Goal::DiedWaiting);
         }
         let late = self.party_mut(index).crash();
-        self.give_up(index, late);
+        self.give_up(late);
     }
 
-    fn give_up(&mut self, index: usize, late: Vec<Change>) {
-        let key = self.parties[index].key;
+    fn give_up(&mut self, late: Vec<(&'static str, Change)>) {
         let room = 2_usize.saturating_sub(self.late.len());
-        self.late.extend(late.into_iter().take(room).map(|change| (key, change)));
+        self.late.extend(late.into_iter().take(room));
     }
 
-    /// Carries out what the queue asked for, and holds up the answer.
-    pub(super) fn arrive(&mut self, index: usize, queue: usize) {
+    /// Carries out what the seat asked for, and holds up the answer.
+    pub(super) fn arrive(&mut self, index: usize, seat: usize) {
         let party = &self.parties[index];
-        let (key, is_writer) = (party.key, party.is_writer());
-        let Some(asked) = &party.asked[queue] else { return };
+        let (Some(asked), Some(it)) = (party.asked(seat), &party.seats[seat]) else { return };
+        let key = it.key;
         let reply = match asked.ask.clone() {
-            Ask::Change(change) => Reply::Answer(self.carry_out(key, &change)),
-            Ask::Observe if is_writer => Reply::Answer(Answer::Observed(self.observe(WRITER_ROW))),
-            Ask::Observe => Reply::Both(self.observe(key), self.observe(WRITER_ROW)),
-            Ask::Poll => {
-                let writer_row = self.observe(WRITER_ROW).row;
-                let readers = readers(&self.table).collect();
-                Reply::Rows { writer_row, readers, read_at: self.spanner() }
+            Ask::Change(key, change) => Reply::Answer(self.carry_out(key, &change)),
+            Ask::Gate => Reply::Answer(Answer::Observed(self.observe(GATE))),
+            Ask::Read => {
+                Reply::Read(self.observe(key), [GATE, WRITE_LOCK].map(|key| self.observe(key)))
             }
+            Ask::Write => Reply::Write(self.observe(WRITE_LOCK), readers(&self.table).collect()),
         };
-        if let Some(asked) = &mut self.party_mut(index).asked[queue] {
+        if let Some(asked) = self.party_mut(index).asked_mut(seat) {
             asked.passage = Passage::Answered(reply);
         }
     }
 
     fn observe(&self, key: &str) -> Observation {
-        let row = self.table.get(key).map(StoredRow::row);
-        Observation { row, next: None, read_at: self.spanner() }
+        let found = self.table.get(key);
+        let (row, next) = (found.map(StoredRow::row), found.and_then(Place::of));
+        Observation { row, next, read_at: self.spanner() }
     }
 
     fn carry_out(&mut self, key: &str, change: &Change) -> Answer {
         let (before, now) = (self.table.clone(), self.spanner());
+        let change = &self.as_lacking(change);
         let answer = self.table.change_of(key, DAWN + TICK * u32::from(self.tick), change);
         match answer {
             Answer::Applied { at } => {
-                self.history.judge(key, change, &before, now, at);
+                self.history.judge(key, change, (&before, &self.table), (now, at));
                 self.history.forget(&self.table);
             }
-            Answer::Rejected(_) if matches!(change, Change::BeginRead { .. }) => {
-                self.history.notes.meet(Goal::ReaderRefused);
-            }
+            Answer::Rejected(_) => match change {
+                Change::BeginRead { .. } => self.history.notes.meet(Goal::ReaderRefused),
+                Change::BeginWrite { gate: (gate, term), .. }
+                    if self.table.get(gate).is_none_or(|row| row.token != Some(term.token)) =>
+                {
+                    self.history.notes.meet(Goal::GateLost);
+                }
+                _ => {}
+            },
             _ => {}
         }
         answer
     }
 
-    /// Delivers the answer to what the queue asked.
-    pub(super) fn answer(&mut self, index: usize, queue: usize) {
-        let asked = self.parties[index].asked[queue].as_ref();
+    /// Returns the change as it would be without the rule that is left out.
+    fn as_lacking(&self, change: &Change) -> Change {
+        let mut change = change.clone();
+        if let Change::BeginWrite { gate: (key, term), readers, .. } = &mut change {
+            match self.lacking {
+                Some(Rule::Gate) => {
+                    if let Some(row) = self.table.get(key).map(StoredRow::row) {
+                        *term = TermId { token: row.token, writer: row.writer };
+                    }
+                }
+                Some(Rule::Deletion) => readers.clear(),
+                None => {}
+            }
+        }
+        change
+    }
+
+    /// Delivers the answer to what the seat asked.
+    pub(super) fn answer(&mut self, index: usize, seat: usize) {
+        let asked = self.parties[index].asked(seat);
         let Some(Passage::Answered(reply)) = asked.map(|asked| asked.passage.clone()) else {
             return;
         };
-        self.hear(index, queue, reply);
+        self.hear(index, seat, reply);
     }
 
-    /// Tells the process that nothing is known of what the queue asked; it may still arrive.
-    pub(super) fn lose(&mut self, index: usize, queue: usize) {
-        let asked = self.party_mut(index).asked[queue].take();
-        let (is_change, late) = match asked {
-            Some(asked) => (matches!(asked.ask, Ask::Change(_)), asked.late()),
-            None => return,
-        };
-        self.give_up(index, late.into_iter().collect());
+    /// Tells the process that nothing is known of what the seat asked; it may still arrive.
+    pub(super) fn lose(&mut self, index: usize, seat: usize) {
+        let Some(it) = &mut self.party_mut(index).seats[seat] else { return };
+        let Some(asked) = it.asked.take() else { return };
+        let is_change = matches!(asked.ask, Ask::Change(..));
+        let late = asked.late();
+        self.give_up(late.into_iter().collect());
         let answer = if is_change { Answer::Unknown } else { Answer::NotApplied };
-        self.hear(index, queue, Reply::Answer(answer));
+        self.hear(index, seat, Reply::Answer(answer));
     }
 
     /// Delivers an answer, and notes what comes of it.
-    pub(super) fn hear(&mut self, index: usize, queue: usize, reply: Reply) {
+    pub(super) fn hear(&mut self, index: usize, seat: usize, reply: Reply) {
         let now = self.now();
-        let held = self.parties[index].held.is_some();
-        let was_late = matches!(
-            &reply,
-            Reply::Rows { .. } | Reply::Answer(Answer::Rejected(_)) if queue == 1
-        );
-        let late = self.party_mut(index).hear(queue, reply, now);
-        self.give_up(index, late);
-        let party = &self.parties[index];
-        if !held && party.held.is_some() && was_late {
-            self.history.notes.meet(Goal::SecondUnknown);
-        }
-        let at_work = |writes: bool| {
-            let holds = |party: &&Arc<Party>| party.has_lock(now).is_some();
-            self.parties.iter().filter(holds).filter(|party| party.is_writer() == writes).count()
-        };
-        if at_work(false) > 1 {
+        let late = self.party_mut(index).hear(seat, reply, now);
+        self.give_up(late);
+        self.look();
+    }
+
+    /// Notes who is at work.
+    fn look(&mut self) {
+        let (writers, readers) = self.holders();
+        if readers > 1 {
             self.history.notes.meet(Goal::ReadTogether);
         }
-        if queue == 1 && at_work(false) > 0 && self.parties[index].is_waiting() {
+        if readers > 0 && self.parties.iter().any(|party| party.is_waiting()) {
             self.history.notes.meet(Goal::WriterWaited);
+        }
+        let has_gate = |party: &Arc<Party>| {
+            party.is_writer && party.seats[0].as_ref().is_some_and(|seat| seat.term.is_some())
+        };
+        if writers > 0 && !self.parties.iter().any(has_gate) {
+            self.history.notes.meet(Goal::WroteOn);
         }
     }
 
@@ -183,7 +214,7 @@ impl World {
         let applied = matches!(self.carry_out(key, &change), Answer::Applied { .. });
         match (&change, applied) {
             (Change::BeginRead { .. }, true) => self.history.notes.meet(Goal::LateRead),
-            (Change::BeginWrite { .. }, true) => self.history.notes.meet(Goal::LateSecond),
+            (Change::BeginWrite { .. }, true) => self.history.notes.meet(Goal::LateWrite),
             _ => {}
         }
     }
@@ -192,7 +223,7 @@ impl World {
     pub(super) fn holders(&self) -> (usize, usize) {
         let now = self.now();
         let holders = self.parties.iter().filter(|party| party.has_lock(now).is_some());
-        let (writers, readers): (Vec<_>, Vec<_>) = holders.partition(|party| party.is_writer());
+        let (writers, readers): (Vec<_>, Vec<_>) = holders.partition(|party| party.is_writer);
         (writers.len(), readers.len())
     }
 
@@ -217,23 +248,20 @@ impl World {
             let mut is_still = true;
             for index in 0..self.parties.len() {
                 let now = self.now();
-                for queue in 0..2 {
-                    if self.parties[index].asked[queue].is_some() {
-                        self.arrive_unless_answered(index, queue);
-                        self.answer(index, queue);
+                for seat in 0..2 {
+                    if self.parties[index].asked(seat).is_some() {
+                        self.arrive_unless_answered(index, seat);
+                        self.answer(index, seat);
                         is_still = false;
                     }
                 }
                 let party = &self.parties[index];
-                if party.held.is_some() && party.wanted {
-                    self.decide(index, Event::Contend(false));
+                if party.is_at_work() && party.wanted {
+                    self.contend(index, false);
                     is_still = false;
-                } else if party.wake_is_due(now) {
-                    self.decide(index, Event::Wake);
-                    is_still = self.parties[index].asked[0].is_none() && is_still;
-                } else if party.poll_is_due(now) {
-                    self.party_mut(index).poll(now);
-                    is_still = false;
+                } else if let Some(seat) = party.due(now) {
+                    self.decide(index, seat, Event::Wake);
+                    is_still = self.parties[index].asked(seat).is_none() && is_still;
                 }
             }
             if is_still {
@@ -242,10 +270,10 @@ impl World {
         }
     }
 
-    fn arrive_unless_answered(&mut self, index: usize, queue: usize) {
-        let asked = self.parties[index].asked[queue].as_ref();
+    fn arrive_unless_answered(&mut self, index: usize, seat: usize) {
+        let asked = self.parties[index].asked(seat);
         if asked.is_some_and(|asked| !matches!(asked.passage, Passage::Answered(_))) {
-            self.arrive(index, queue);
+            self.arrive(index, seat);
         }
     }
 }

@@ -75,7 +75,7 @@ impl Purpose {
                 Purpose::Takeover { seen, writer, passes: None }
             }
             Change::EndRead { term } => Purpose::Release { term, next: Succession::Anyone },
-            Change::BeginWrite { first, .. } => Purpose::Heartbeat(first),
+            Change::BeginWrite { begin, .. } => Purpose::of(&begin),
             _ => Purpose::Other,
         }
     }

@@ -201,7 +201,6 @@ fn name(cause: &Cause) -> &'static str {
         Cause::Cooldown { .. } => "cooldown",
         Cause::Evicted { .. } => "evicted",
         Cause::Seized { .. } => "seized",
-        Cause::BeganToWrite => "began_to_write",
         Cause::LeaseRanOut => "lease_ran_out",
         Cause::BeforeHeartbeat => "unheard",
         Cause::Unknown => "deleted",

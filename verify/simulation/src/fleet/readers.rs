@@ -101,7 +101,7 @@ impl Slot {
         let entry = world.begins(life.number, got.what(), got.term());
         if matches!(got, Got::Read(_)) {
             let (world, token) = (Arc::clone(world), got.term().token().as_nanoseconds());
-            tokio::spawn(async move { world.look_back_at_writer_row(token).await });
+            tokio::spawn(async move { world.look_back_at_writers(token).await });
         }
         if world.random(|random| random.random_bool(0.3)) {
             self.write_late(got.term());

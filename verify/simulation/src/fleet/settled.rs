@@ -356,12 +356,14 @@ pub(crate) fn nothing_is_left(world: &FleetWorld, dead: &str) -> Judged {
     let is_left = |name: &&String| {
         let is_of_all = name.starts_with("spindle:shard:") && !name.contains('_');
         let is_chief = name.starts_with(CHIEF);
-        let is_writer_row = name.starts_with("spindle:rw:") && !name.contains('/');
+        let is_of_writers = name
+            .strip_prefix("spindle:rw:")
+            .is_some_and(|name| name.strip_suffix("/write").is_some() || !name.contains('/'));
         let is_kept = world.plan.restart.is_some() && name.starts_with("spindle:share:");
         !is_of_all
             && !is_kept
             && !is_chief
-            && !is_writer_row
+            && !is_of_writers
             && !name.starts_with("spindle:permit:")
             && !name.contains(dead)
     };

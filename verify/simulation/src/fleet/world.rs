@@ -153,18 +153,25 @@ impl FleetWorld {
         }
     }
 
-    /// Judges how a reader began, by the writers' row as it was just before.
-    pub(crate) async fn look_back_at_writer_row(&self, token: u64) {
+    /// Judges how a reader began, by the gate and the write lock as they were just before.
+    pub(crate) async fn look_back_at_writers(&self, token: u64) {
         let token = Timestamp(token.cast_signed());
-        let Some(writer_row) = self.row_before(0, token).await else { return };
-        let is_left = is_left_to_readers(&writer_row);
-        // Nobody has the empty id.
-        if !is_left && writer_row.vacant_from("", self.plan.lease) > token {
-            let what = format!("a reader began at {token:?} beside a writer, {writer_row:?}");
-            self.fail(Invariant::I1, what);
-        }
-        if !writer_row.is_released() {
-            self.saw(CoverageGoal::DeadWriterReleased);
+        let gate = self.plan.piece(0);
+        for key in [format!("{gate}/write"), gate] {
+            let row = self.row_at(&key, Timestamp(token.0 - 1)).await;
+            let Some(row) = row.map(|row| row.row()) else { continue };
+            let is_left = is_left_to_readers(&row);
+            // Nobody has the empty id.
+            if !is_left && row.vacant_from("", self.plan.lease) > token {
+                let what = format!("a reader began at {token:?} beside a writer, {key} {row:?}");
+                self.fail(Invariant::I1, what);
+            }
+            if is_left && row.vacant_from("", self.plan.lease) > token {
+                self.saw(CoverageGoal::ReadersTurn);
+            }
+            if !row.is_released() {
+                self.saw(CoverageGoal::DeadWriterReleased);
+            }
         }
     }
 

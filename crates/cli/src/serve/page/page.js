@@ -6,7 +6,7 @@ const ROWS = 200;
 const COMPACT_ROWS = 1000;
 const MANY = 100;
 const SVG = "http://www.w3.org/2000/svg";
-const CAUSES = { handed_to: "handed to", began_to_write: "began to write", lease_ran_out: "lease ran out",
+const CAUSES = { handed_to: "handed to", lease_ran_out: "lease ran out",
   before_heartbeat: "ended before its first heartbeat", unknown: "unknown: the row was deleted later" };
 const STATES = { never_held: "never held", promised: "reserved", expired: "lease ran out" };
 
@@ -71,9 +71,8 @@ const FILTERS = {
   held: (lock) => lock.state === "held",
   vacant: (lock) => lock.state !== "held",
 };
-// True of the first term of a writer, in which it waits until nobody reads any more.
-const isWait = (lock, term) =>
-  term.cause === "began_to_write" || (lock?.state === "waiting" && lock.token === term.token);
+// True of the term of a gate whose holder waits until nobody reads any more.
+const isWait = (lock, term) => lock?.state === "waiting" && lock.token === term.token;
 const causeOf = (term, lock) => {
   if (!term.cause && isWait(lock, term)) return "waits";
   if (!term.cause) return term.end ? "ended" : "holds";
