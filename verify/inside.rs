@@ -14,23 +14,20 @@ use google_cloud_gax::error::rpc::{Code, Status};
 pub use rustix::time::ClockId;
 use spindle_protocol::line::Standing;
 use spindle_protocol::{
-    Act, Answer, Change, Column, StoredRow, Succession, Timestamp, Timing, Write,
+    Act, Answer, Change, Column, StoredRow, Succession, Timestamp, Timing, Write, transaction,
 };
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::batch::{
-    self, Budget, Channels, Charge, Columns, CommitOutcome, Snapshot, TakeOver, Ticks, Verdict,
-    judge,
-};
+use crate::batch::{self, Budget, Channels, Columns, CommitOutcome, Snapshot, TakeOver, Verdict};
 use crate::error::Error;
 pub use crate::operate::{Past, Version};
 use crate::operate::{PastTerm, Walk};
 use crate::runloop::{BatchedRow, Command, Driver, LockRow, UnderWay};
 use crate::settings::Settings;
 pub use crate::system::Machine;
-use crate::system::{Clock, random};
+use crate::system::{Clock, Ticks, random};
 use crate::table::LockTable;
 use crate::term::{Published, Term};
 use crate::token::FencingToken;
@@ -84,7 +81,7 @@ pub trait Store: Send + Sync + Sized + 'static {
 
 /// Returns the keys and columns by which these changes are judged.
 pub fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>) {
-    judge::reads(changes)
+    transaction::reads(changes)
 }
 
 /// A change that was not refused, with its lock and what it writes.
@@ -163,7 +160,7 @@ impl<S: Store> Simulated<S> {
         let work = async {
             let (transaction, found) = flow.begin(&changes).await?;
             let mut accepted = Vec::new();
-            let verdicts = judge::judge(&changes, &found).into_iter();
+            let verdicts = transaction::judge(&changes, &found).into_iter();
             rows = found;
             for ((verdict, refused), (lock, change)) in verdicts.zip(&mut refused).zip(&changes) {
                 match verdict {
@@ -252,7 +249,7 @@ impl<S: Store> batch::Store for Simulated<S> {
         let budget = Arc::clone(&self.budget);
         async move {
             // As beside a client that is silent, it is never given back (I8).
-            budget.paid(Charge::Connect).await;
+            budget.connects.paid(1).await;
             let flow = Arc::new(within(limit, flow.connect()).await?);
             let replace = move |_| *self::in_use(&in_use) = InUse { flow, heard_at: None };
             Ok(Box::new(replace) as TakeOver)

@@ -87,8 +87,10 @@ async fn held(lock: &Spindle) -> FencingToken {
 
 /// A holder that is there to be killed.
 async fn hold(endpoint: &str) -> Result<(), Failure> {
-    let (lock, running) =
-        contend(&LockTable::new(Database::at(endpoint, DATABASE), "locktable"), "crash")?;
+    let (lock, running) = contend(
+        &LockTable::new(Database::at(endpoint, DATABASE).side_by_side(), "locktable"),
+        "crash",
+    )?;
     held(&lock).await;
     println!("holds");
     Ok(running.await?)

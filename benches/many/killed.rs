@@ -11,7 +11,7 @@ use crate::sharing::{Book, GROUP, SHARDS, Sharer};
 
 /// The member that is there to be killed: it says when it has half of the shards, for good.
 pub async fn member(endpoint: &str, shards: usize) -> Result<(), Failure> {
-    let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
+    let table = LockTable::new(Database::at(endpoint, DATABASE).side_by_side(), "locktable");
     let book = Book::default();
     let _sharer = Sharer::start(&table, "killed", shards, &book)?;
     book.until(|book| book.at_work() == shards).await?;

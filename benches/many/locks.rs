@@ -29,7 +29,7 @@ impl Locks {
         count: usize,
         lease: Duration,
     ) -> Result<Locks, Failure> {
-        let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
+        let table = LockTable::new(Database::at(endpoint, DATABASE).side_by_side(), "locktable");
         let cancel = CancellationToken::new();
         let start = |n| {
             let lock = table.lock(format!("{name}-{n:05}")).lease(lease).build()?;

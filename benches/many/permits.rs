@@ -43,7 +43,7 @@ fn rate(arguments: &[&str]) -> Result<f64, Failure> {
 
 /// One process whose tasks acquire and release, as fast as they can.
 pub async fn acquire(endpoint: &str, permits: usize, tasks: usize) -> Result<(), Failure> {
-    let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
+    let table = LockTable::new(Database::at(endpoint, DATABASE).side_by_side(), "locktable");
     let semaphore = table.semaphore("uploads", permits).build()?;
     repeat(tasks, move |_| {
         let semaphore = semaphore.clone();

@@ -129,7 +129,7 @@ impl Server {
 
     /// Connects a table, on a connection and with a batcher of its own.
     pub fn table(&self) -> LockTable {
-        LockTable::new(Database::at(&*self.endpoint, DATABASE), "locktable")
+        LockTable::new(Database::at(&*self.endpoint, DATABASE).side_by_side(), "locktable")
     }
 
     /// All requests so far.

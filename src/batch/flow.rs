@@ -1,5 +1,5 @@
-//! A flow is one client with its one channel. The channel may be dead without a word, and the client
-//! has no means of its own to find out.
+//! A failure detector by silence. A flow is one client with its one channel. The channel may be dead without a
+//! word, and the client has no means of its own to find out.
 //!
 //! The rules here say when a flow is suspect, when a fresh one is begun and when that takes over. They
 //! send nothing: the dispatcher carries them out.
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::store::Channels;
+use super::Channels;
 
 /// Silence below this is no sign: a busy process hears its answers as late.
 const SILENCE_MIN: Duration = Duration::from_millis(100);

@@ -9,7 +9,7 @@ use spindle_protocol::{Answer, Change, Row};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::batch::{Charge, Columns, Repeats};
+use crate::batch::{Columns, Repeats, TRANSACTION};
 use crate::error::{Error, Kind, Result};
 use crate::names::shard_count_key;
 use crate::store::membership::poll_in_turn;
@@ -104,15 +104,15 @@ impl CountRow {
         count: Count,
         wait: Duration,
     ) -> Result<Written> {
-        let (budget, charge) = (self.table.budget(), Charge::Transaction);
-        let Ok(payment) = timeout(wait, budget.paid(charge)).await else {
+        let requests = &self.table.budget().requests;
+        let Ok(payment) = timeout(wait, requests.paid(TRANSACTION)).await else {
             return Ok(Written::Unpaid);
         };
         let change = Change::NameCount { seen, count };
         let (outcome, _) = self.table.carry_out(&self.key, change, REQUEST_LIMIT).await;
         match (outcome.answer, outcome.error) {
             (Answer::Applied { .. }, _) => {
-                budget.refund(payment);
+                requests.refund(payment);
                 Ok(Written::Yes)
             }
             (_, Some(error)) => Err(error),

@@ -10,11 +10,11 @@ use spindle_protocol::{Act, Answer, Change, Holder, Rejection};
 
 use super::role::RowRole;
 use super::shared::{ReaderRow, WriteLockRow};
-use crate::batch::{BatchHandle, OpKind, Ticks};
+use crate::batch::{BatchHandle, OpKind};
 use crate::error::Outcome;
 use crate::settings::Settings;
 use crate::store::Table;
-use crate::system::random;
+use crate::system::{Ticks, random};
 use crate::witness::Registration;
 
 /// An act under way, and then how it ended.

@@ -43,7 +43,7 @@ pub struct Database(Origin);
 
 #[derive(Clone, Debug)]
 enum Origin {
-    Path { path: String, endpoint: Option<String> },
+    Path { path: String, endpoint: Option<String>, is_side_by_side: bool },
     Client(Box<DatabaseClient>),
 }
 
@@ -55,12 +55,34 @@ impl Database {
     /// call.
     pub fn at(endpoint: impl Into<String>, path: impl Into<String>) -> Database {
         let (path, endpoint) = (path.into(), Some(endpoint.into()));
-        Database(Origin::Path { path, endpoint })
+        Database(Origin::Path { path, endpoint, is_side_by_side: false })
+    }
+
+    /// Sends transactions side by side, although the endpoint speaks plain text: for a proxy before Cloud
+    /// Spanner, and for the embedded Spanner.
+    ///
+    /// Otherwise the library takes whatever speaks plain text, or is named by `SPANNER_EMULATOR_HOST`, for an
+    /// emulator, and sends it one transaction at a time. Google's emulator ends the earlier transaction of a
+    /// session when another begins. For a client that was given this changes nothing.
+    ///
+    /// ```
+    /// use spindle::{Database, LockTable};
+    ///
+    /// let database = Database::at("http://127.0.0.1:9010", "projects/p/instances/i/databases/d");
+    /// let locks = LockTable::new(database.side_by_side(), "locktable");
+    /// ```
+    pub fn side_by_side(mut self) -> Database {
+        if let Origin::Path { is_side_by_side, .. } = &mut self.0 {
+            *is_side_by_side = true;
+        }
+        self
     }
 
     pub(crate) fn connection(self) -> Connection {
         match self.0 {
-            Origin::Path { path, endpoint } => Connection::own(path, endpoint),
+            Origin::Path { path, endpoint, is_side_by_side } => {
+                Connection::own(path, endpoint, is_side_by_side)
+            }
             Origin::Client(client) => Connection::given(*client),
         }
     }
@@ -69,7 +91,7 @@ impl Database {
 /// A path: the library makes its own connections.
 impl From<String> for Database {
     fn from(path: String) -> Database {
-        Database(Origin::Path { path, endpoint: None })
+        Database(Origin::Path { path, endpoint: None, is_side_by_side: false })
     }
 }
 

@@ -17,6 +17,7 @@ use google_cloud_spanner::key::{KeyRange, KeySet};
 use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::TimestampBound;
 use google_cloud_spanner::value::Timestamp as ClientTimestamp;
+use spindle_protocol::transaction::{judge, reads};
 use spindle_protocol::{Change, Column, Rejection, StoredRow};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
@@ -26,8 +27,7 @@ use super::requests::{self, Request};
 use super::row::{self, mutation};
 use super::schema;
 use super::transact::transact;
-use crate::batch::judge::{judge, reads};
-use crate::batch::{Channels, Charge, Columns, CommitOutcome, Snapshot, Store, TakeOver, Verdict};
+use crate::batch::{Channels, Columns, CommitOutcome, READ, Snapshot, Store, TakeOver, Verdict};
 use crate::error::{Error, Result};
 use crate::names::{check_table_name, subject};
 use crate::term::say;
@@ -112,7 +112,7 @@ async fn begin_flow(connection: Connection, table: Arc<str>, limit: Duration) ->
     if let Some(opened) = connection.open(limit).await {
         return opened;
     }
-    let payment = connection.budget().paid(Charge::Read).await;
+    let payment = connection.budget().requests.paid(READ).await;
     let timed = connection.client(limit).await?;
     let doing = || format!("table `{table}`: look for a channel that answers");
     let request = row::request(&table, ["name"], key_set(&[""], &[]), None, limit);
@@ -125,7 +125,7 @@ async fn begin_flow(connection: Connection, table: Arc<str>, limit: Duration) ->
     connection.ended(&timed, error.as_ref());
     match error {
         None => {
-            connection.budget().refund(payment);
+            connection.budget().requests.refund(payment);
             Ok(Box::new(|| {}))
         }
         // It is heard, whatever it says of the table.
@@ -214,7 +214,10 @@ impl Spanner {
                 writes.map(|write| mutation(&table, write)).collect()
             }
         };
-        let committed = transact(&timed.client, doing, read, timed.limit, decide).await;
+        let turn = self.connection.turn(timed.limit).await;
+        let left = timed.deadline.saturating_duration_since(Instant::now());
+        let committed = transact(&timed.client, doing, read, left, decide).await;
+        drop(turn);
         let at_read = judged.get().is_none();
         let judged = judged.get().cloned();
         let (refused, found) = judged.unwrap_or_else(|| (vec![None; count], Vec::new()));
@@ -231,12 +234,12 @@ impl Spanner {
                     Some(Code::AlreadyExists) => CommitOutcome::Exists,
                     Some(Code::Aborted) => CommitOutcome::Aborted { at_read },
                     // Nothing but the text tells them apart, and it decides nothing here.
-                    Some(Code::NotFound | Code::FailedPrecondition) if may_be_a_rows => {
-                        CommitOutcome::Gone
-                    }
-                    Some(Code::InvalidArgument | Code::OutOfRange) if may_be_a_rows => {
-                        CommitOutcome::Invalid
-                    }
+                    Some(
+                        Code::NotFound
+                        | Code::FailedPrecondition
+                        | Code::InvalidArgument
+                        | Code::OutOfRange,
+                    ) if may_be_a_rows => CommitOutcome::Invalid,
                     _ => CommitOutcome::NotApplied,
                 };
                 (commit, Some(error))

@@ -1,11 +1,13 @@
-//! Time and random numbers, from the machine; the simulation puts its own in their place. The
+//! Time, ticks and random numbers, from the machine; the simulation puts its own in their place. The
 //! caller's runtime.
 
 mod clock;
 pub(crate) mod random;
 mod runtime;
+mod ticks;
 
 pub use clock::Clock;
 #[cfg(all(feature = "__simulation", unix))]
 pub use clock::Machine;
 pub(crate) use runtime::{check_io, runtime};
+pub(crate) use ticks::Ticks;

@@ -18,7 +18,7 @@ const POLL: Duration = Duration::from_secs(1);
 const RELEASE_SEEN: Duration = Duration::from_millis(3_000);
 
 fn table_by(line: &Line) -> LockTable {
-    LockTable::new(Database::at(line.endpoint(), DATABASE), "locktable")
+    LockTable::new(Database::at(line.endpoint(), DATABASE).side_by_side(), "locktable")
 }
 
 fn lock_by(line: &Line, lease: Duration) -> LockBuilder {

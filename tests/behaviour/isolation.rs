@@ -94,23 +94,3 @@ async fn a_row_whose_commits_always_fail_keeps_no_other_from_beginning() {
         locks.keeps(&tokens, &[11]).await;
     }
 }
-
-#[tokio::test(start_paused = true)]
-async fn trouble_is_remembered_by_row_whoever_asks_for_it_next() {
-    let world = World::start().await;
-    let table = world.table();
-    let kept = Locks::holding(&table, ["kept".to_string()]).await;
-    world.spanner.inject(sick(11, FAILS[1]));
-    for round in 0..10 {
-        let others = (0..9).map(|n| format!("other-{round}-{n}"));
-        // The sick one is another instance each time.
-        let locks = Locks::start(&table, others.chain(["many-0011".to_string()]));
-        let took = locks.until_so_many_held(9).await;
-        let is_known = round > 0;
-        // Without an attempt whose outcome is unknown, and without a pause after one.
-        assert!(!is_known || took < LEASE / 100, "{round}: {took:?}");
-        drop(locks);
-        sleep(LEASE / 10).await;
-    }
-    assert_eq!(kept.held(), 1);
-}

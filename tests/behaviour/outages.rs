@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use spindle::{TermEnd, health::Role};
-use spindle_emulator::{Effect, Fault, Restart, Rpc};
+use spindle_emulator::Restart;
 use tokio::time::{sleep, timeout};
 
 use crate::world::{
@@ -90,32 +90,6 @@ async fn a_connection_of_ones_own_survives_the_loss_of_its_session() {
     sleep(LEASE * 5).await;
     assert_eq!(a.lock.has_lock(), token, "a new session is made within the lease");
     assert!(a.lock.health().is_ready());
-}
-
-/// A server may end one transaction for another of its session; then requests go one at a time.
-#[tokio::test(start_paused = true)]
-async fn the_loss_of_a_session_is_no_reason_to_send_one_request_at_a_time() {
-    let world = World::start().await;
-    let table = world.table();
-    let lock = |name: &str| lock_of(&table, name).build().unwrap();
-    let kept = lock("kept").acquire().await.unwrap();
-    let blocked = lock("blocked").acquire().await.unwrap();
-    let slow = Fault::on(Rpc::StreamingRead).key("kept").effect(Effect::Delay(LEASE / 50));
-    let slow = world.spanner.inject(slow);
-    world.spanner.restart(Restart::keep().lose_sessions()).await.unwrap();
-    until("a heartbeat leaves", || (slow.hits() > 0).then_some(())).await;
-    // Beside it.
-    let _ = lock("beside").try_acquire().await;
-    slow.remove();
-    kept.renewed().await;
-
-    let commits = Fault::on(Rpc::Commit).key("blocked").effect(Effect::Stall);
-    let stalled = world.spanner.inject(commits);
-    let releasing = tokio::spawn(blocked.release());
-    until("its release leaves", || (stalled.hits() > 0).then_some(())).await;
-    let (taken, took) = timed(lock("free").try_acquire()).await;
-    assert!(taken.unwrap().is_some() && took < Duration::from_millis(100), "{took:?}");
-    releasing.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

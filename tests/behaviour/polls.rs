@@ -16,7 +16,7 @@ const ROW: u64 = 1_000;
 /// A table by a line of its own.
 fn watched(world: &World) -> (LockTable, Line) {
     let line = world.line();
-    (LockTable::new(Database::at(line.endpoint(), DATABASE), "locktable"), line)
+    (LockTable::new(Database::at(line.endpoint(), DATABASE).side_by_side(), "locktable"), line)
 }
 
 /// How much comes by this line in three leases, for each poll.

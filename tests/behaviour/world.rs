@@ -94,7 +94,7 @@ impl World {
 
     /// The lock table by a connection of its own: each call is another process, so to speak.
     pub fn table(&self) -> LockTable {
-        LockTable::new(Database::at(self.line().endpoint(), DATABASE), "locktable")
+        LockTable::new(Database::at(self.line().endpoint(), DATABASE).side_by_side(), "locktable")
     }
 
     /// The line of a process of its own.

@@ -30,6 +30,7 @@ mod row;
 pub mod rw;
 mod time;
 mod timing;
+pub mod transaction;
 
 pub use act::{Act, Announcement, Answer, Decision, EndReason, Event, Rejection, Seen, Wake};
 pub use cells::{Cell, Column, LEASE_MAX, StoredRow, Write, WriteKind};

@@ -13,6 +13,7 @@ use std::time::Duration;
 use google_cloud_gax::error::rpc::Code;
 use google_cloud_spanner::client::DatabaseClient;
 use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
 use crate::batch::{Budget, Channels};
@@ -21,7 +22,7 @@ use crate::system::{check_io, runtime};
 use crate::term::GivenClient;
 use credentials::SharedCredentials;
 use runtime_client::{Attempts, RuntimeClient, State};
-use target::Target;
+use target::{Target, emulator};
 
 pub(crate) use target::REQUEST_LIMIT;
 
@@ -29,12 +30,17 @@ pub(crate) use target::REQUEST_LIMIT;
 /// goes on for later callers if one with a shorter limit gives up.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
+/// A transaction waits for its turn for this part of its limit.
+const TURN: u32 = 16;
+
 /// How requests reach the database.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     origin: Arc<Origin>,
     /// Shared by all connections of a table.
     budget: Arc<Budget>,
+    /// Present where transactions go one at a time.
+    turns: Option<Arc<Semaphore>>,
 }
 
 #[derive(Debug)]
@@ -71,18 +77,34 @@ pub(crate) struct TimedClient {
 impl Connection {
     pub(crate) fn given(client: DatabaseClient) -> Connection {
         let (client, answers) = (Box::new(client), Arc::default());
-        Connection::of(Origin::Given { client, answers }, Arc::new(Budget::new()))
+        let is_emulator = emulator().is_some();
+        Connection::of(Origin::Given { client, answers }, Arc::new(Budget::new()), is_emulator)
     }
 
-    pub(crate) fn own(database: String, endpoint: Option<String>) -> Connection {
+    pub(crate) fn own(
+        database: String,
+        endpoint: Option<String>,
+        is_side_by_side: bool,
+    ) -> Connection {
         let (target, budget) = (Target::new(database, endpoint), Arc::new(Budget::new()));
         let (clients, credentials) = (Mutex::default(), Arc::default());
         let attempts = Attempts::new(&budget);
-        Connection::of(Origin::Own(Own { target, clients, credentials, attempts }), budget)
+        let is_emulator = !is_side_by_side && target.as_ref().is_ok_and(Target::is_anonymous);
+        let own = Own { target, clients, credentials, attempts };
+        Connection::of(Origin::Own(own), budget, is_emulator)
     }
 
-    fn of(origin: Origin, budget: Arc<Budget>) -> Connection {
-        Connection { origin: Arc::new(origin), budget }
+    fn of(origin: Origin, budget: Arc<Budget>, is_emulator: bool) -> Connection {
+        let turns = is_emulator.then(|| Arc::new(Semaphore::new(1)));
+        Connection { origin: Arc::new(origin), budget, turns }
+    }
+
+    /// Waits for a transaction's turn where they go one at a time: towards an emulator, as Google's, which ends
+    /// the earlier one of a session when another begins. The one before may itself wait for a row, so nobody
+    /// waits for longer than a part of the time that it has.
+    pub(crate) async fn turn(&self, limit: Duration) -> Option<SemaphorePermit<'_>> {
+        let turns = self.turns.as_ref()?;
+        timeout(limit / TURN, turns.acquire()).await.ok()?.ok()
     }
 
     /// Returns what all that is sent by the library itself is charged to.

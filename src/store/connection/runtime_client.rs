@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::target::REQUEST_LIMIT;
-use crate::batch::{Budget, Charge};
+use crate::batch::Budget;
 use crate::error::{Error, Result};
 
 /// How long a failed attempt to connect answers every caller. So there is one attempt a second,
@@ -65,13 +65,13 @@ impl Attempts {
         connecting: impl Future<Output = Result<DatabaseClient>>,
     ) -> Result<DatabaseClient> {
         let payment = match self.has_failed.load(Ordering::Relaxed) {
-            true => Some(self.budget.paid(Charge::Connect).await),
-            false => self.budget.pay(Charge::Connect),
+            true => Some(self.budget.connects.paid(1).await),
+            false => self.budget.connects.pay(1),
         };
         let connected = connecting.await;
         self.has_failed.store(connected.is_err(), Ordering::Relaxed);
         if let Some(payment) = payment.filter(|_| connected.is_ok()) {
-            self.budget.refund(payment);
+            self.budget.connects.refund(payment);
         }
         connected
     }
@@ -82,7 +82,7 @@ impl Attempts {
         self: Arc<Attempts>,
         connecting: impl Future<Output = Result<DatabaseClient>>,
     ) -> Result<DatabaseClient> {
-        self.budget.paid(Charge::Connect).await;
+        self.budget.connects.paid(1).await;
         connecting.await
     }
 }

@@ -58,7 +58,7 @@ impl Target {
     }
 
     /// Returns true if the client asks for no credentials: over plain text, and to an emulator.
-    fn is_anonymous(&self) -> bool {
+    pub(super) fn is_anonymous(&self) -> bool {
         match (&self.endpoint, emulator()) {
             (Some(endpoint), emulator) => {
                 !endpoint.starts_with("https://") || emulator.is_some_and(|it| it == *endpoint)
@@ -118,7 +118,7 @@ impl Target {
     }
 }
 
-fn emulator() -> Option<String> {
+pub(super) fn emulator() -> Option<String> {
     std::env::var(EMULATOR).ok().filter(|endpoint| !endpoint.is_empty())
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spindle_protocol::{Row, StoredRow, Timestamp};
 
-use crate::batch::{Charge, Columns, Repeats, Snapshot};
+use crate::batch::{Columns, READ, Repeats, Snapshot};
 use crate::error::Result;
 use crate::names::looks_like_takeover_row;
 use crate::store::{REQUEST_LIMIT, Table};
@@ -18,7 +18,7 @@ pub(crate) async fn poll_in_turn(
     prefixes: &[&str],
     columns: Columns,
 ) -> Result<Snapshot> {
-    repeats.send(table.budget(), Charge::Read, poll(table, keys, prefixes, columns)).await
+    repeats.send(table.budget(), READ, poll(table, keys, prefixes, columns)).await
 }
 
 /// Reads the rows of these keys, and all rows with these prefixes, each of which ends with `/`; no

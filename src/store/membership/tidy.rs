@@ -6,7 +6,7 @@ use std::time::Duration;
 use spindle_protocol::{Change, Row, Timestamp};
 
 use super::poll::{poll, taken_until};
-use crate::batch::{Charge, Columns, CommitOutcome, Snapshot};
+use crate::batch::{Columns, CommitOutcome, READ, Snapshot, TRANSACTION};
 use crate::error::Error;
 use crate::names::subject;
 use crate::store::{REQUEST_LIMIT, Table};
@@ -30,7 +30,7 @@ pub(crate) fn tidy_pause() -> Duration {
 pub(crate) async fn search_and_tidy(table: &Table, prefix: &str, lease: Duration) {
     let (doing, polling) =
         (|| subject(prefix), async { poll(table, &[], &[prefix], Columns::ButInfo).await });
-    let found = table.budget().tidying(doing, Charge::Read, REQUEST_LIMIT, polling).await;
+    let found = table.budget().requests.tidying(doing, READ, REQUEST_LIMIT, polling).await;
     if let Ok(found) = found {
         tidy(table, &found, lease).await;
     }
@@ -63,7 +63,7 @@ pub(crate) async fn tidy(table: &Table, found: &Snapshot, lease: Duration) {
         };
         verdict.error.map_or(Ok(deleted), Err)
     };
-    match table.budget().tidying(doing, Charge::Transaction, REQUEST_LIMIT, deleting).await {
+    match table.budget().requests.tidying(doing, TRANSACTION, REQUEST_LIMIT, deleting).await {
         Ok(deleted) => say(|| tracing::debug!(deleted, of = rows, "rows of those that are gone")),
         Err(error) => say(|| tracing::debug!(of = rows, %error, "rows of those that are gone")),
     }
@@ -88,8 +88,9 @@ pub(crate) async fn remove_released(table: &Table, key: &str) {
         verdict.error.map_or(Ok(()), Err)
     };
     let doing = || format!("lock `{key}`: delete its row");
-    let charge = Charge::ReadAndTransaction;
-    if let Err(error) = table.budget().tidying(doing, charge, REQUEST_LIMIT, removed).await {
+    let requests = &table.budget().requests;
+    let tidying = requests.tidying(doing, READ + TRANSACTION, REQUEST_LIMIT, removed);
+    if let Err(error) = tidying.await {
         say(|| tracing::debug!(lock = key, %error, "the row of a member that left stays for now"));
     }
 }

@@ -64,7 +64,7 @@ async fn alone() {
 }
 
 pub async fn hold_alone(endpoint: &str) {
-    let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
+    let table = LockTable::new(Database::at(endpoint, DATABASE).side_by_side(), "locktable");
     table.list().next().await.unwrap();
     println!("starts");
     let acquire = |name: String| {

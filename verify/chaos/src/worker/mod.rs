@@ -38,7 +38,7 @@ pub async fn work(
     let journal = Arc::new(Journal::open(&out, id)?);
     journal.write(Event::Started)?;
     let target: Target = serde_json::from_str(target)?;
-    let mut table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
+    let mut table = LockTable::new(Database::at(endpoint, DATABASE).side_by_side(), "locktable");
     if let Some(socket) = std::env::var_os(WITNESS) {
         table = table.release_on_exit(socket);
     }

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use spindle_protocol::{Change, Column, Rejection, StoredRow, Write};
+use crate::{Change, Column, Rejection, StoredRow, Write};
 
 /// Returns the keys and the columns that all of the changes are judged by.
-pub(crate) fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>) {
+pub fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>) {
     let (mut keys, mut columns) = (Vec::new(), Vec::new());
     let mut known = HashSet::new();
     for (lock, change) in changes {
@@ -25,7 +25,7 @@ pub(crate) fn reads(changes: &[(Arc<str>, Change)]) -> (Vec<String>, Vec<Column>
 
 /// Returns what each of the changes writes, or why it is refused. A refusal affects no other lock.
 /// The first of those who begin to read under one writer writes its rows for all of them.
-pub(crate) fn judge(
+pub fn judge(
     changes: &[(Arc<str>, Change)],
     found: &[StoredRow],
 ) -> Vec<Result<Vec<Write>, Rejection>> {
@@ -46,9 +46,8 @@ pub(crate) fn judge(
 
 #[cfg(test)]
 mod tests {
-    use spindle_protocol::{Holder, Nonce, Row, Timestamp, WriteKind, Writer};
-
     use super::*;
+    use crate::{Holder, Nonce, Row, Timestamp, WriteKind, Writer};
 
     #[test]
     fn the_first_of_those_who_begin_to_read_releases_the_dead_writer_for_all() {

@@ -1,4 +1,4 @@
-//! The only task that sends. It decides what leaves when, and what to do if no answer comes.
+//! An actor: the only task that sends. It decides what leaves when, and what to do if no answer comes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -8,20 +8,17 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
-use rand::RngExt as _;
 use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::budget::Budget;
 use super::flow::{Flow, Pending, Step};
-use super::op::{Class, Op};
-use super::queues::Queues;
-use super::request::{Reply, Response, panicked, send};
-use super::store::{CommitOutcome, Store, TakeOver};
-use super::together::Batch;
-use super::waiting::GATHERING_MAX;
+use super::queue::{GATHERING_MAX, Now, Queues};
+use super::request::{Batch, Class, Op, Reply, Response, panicked, send};
+use super::{CommitOutcome, Store, TakeOver};
 use crate::error::{Error, Outcome, Result, panic_message};
 
 /// The number of parts in which a batch is sent again that failed, or whose answer is slow. Two rounds
@@ -36,17 +33,16 @@ const ABORTED_PAUSE: Duration = Duration::from_millis(2);
 /// One row in trouble aborts the commit of all.
 const READS_MAX: u32 = 60;
 const COMMITS_MAX: u32 = 2;
-/// The part of their patience for which heartbeats wait, before they go in parts, where requests go
-/// one at a time.
-const SLOW_APART: u32 = 3;
 /// So many of the last transactions that were answered tell how fast the server is.
 const ANSWERS: usize = 8;
 /// The most turns that the batcher leaves to those who woke at the same moment and have acts to add.
 const TURNS_MAX: usize = 16;
+/// While heartbeats are under way the batcher wakes so often in their patience, to notice if this process
+/// stands still.
+const WAKES: u32 = 4;
 
-pub(crate) struct Dispatcher {
+pub(super) struct Actor {
     store: Arc<dyn Store>,
-    inbox: mpsc::UnboundedReceiver<Arc<Op>>,
     budget: Arc<Budget>,
     queues: Queues,
     in_flight: BTreeMap<u64, InFlight>,
@@ -57,15 +53,23 @@ pub(crate) struct Dispatcher {
     sent: u64,
     /// How long the last transactions took that were answered.
     took: VecDeque<Duration>,
+    wakeful: Wakeful,
     random: SmallRng,
+}
+
+/// The time in which this process was awake. It stood still for as long as a timer rang late.
+#[derive(Debug, Default)]
+struct Wakeful {
+    stood_still: Duration,
+    rings_at: Option<Instant>,
 }
 
 /// A request on its way.
 struct InFlight {
     batch: Arc<Batch>,
     sent: Instant,
-    /// True if another request was on its way at the same time.
-    was_beside_others: bool,
+    /// By the time in which this process was awake.
+    sent_awake: Instant,
     parts: Parts,
     /// The number of its flow.
     flow: u64,
@@ -83,52 +87,69 @@ enum Parts {
     Sent,
 }
 
-impl Dispatcher {
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        inbox: mpsc::UnboundedReceiver<Arc<Op>>,
-        budget: Arc<Budget>,
-        random: SmallRng,
-    ) -> Dispatcher {
-        let flow = Flow::new(store.channels(), Instant::now());
-        Dispatcher {
-            flow,
+/// Runs a batcher until the last handle is gone: then nobody waits for an answer any more. One that panics is
+/// replaced, and whoever waited for it hears so.
+pub(super) async fn run(
+    store: Arc<dyn Store>,
+    mut inbox: mpsc::UnboundedReceiver<Arc<Op>>,
+    budget: Arc<Budget>,
+    mut random: SmallRng,
+) {
+    loop {
+        let choices = SmallRng::seed_from_u64(random.random());
+        let actor = Actor::new(Arc::clone(&store), Arc::clone(&budget), choices);
+        let running = AssertUnwindSafe(actor.run(&mut inbox)).catch_unwind();
+        let Err(panic) = running.await else { return };
+        let panic = panic_message(&*panic);
+        // The log may be why.
+        let said = || tracing::error!(%panic, "the batcher panicked, and another takes its place");
+        let _ = std::panic::catch_unwind(AssertUnwindSafe(said));
+    }
+}
+
+impl Actor {
+    fn new(store: Arc<dyn Store>, budget: Arc<Budget>, random: SmallRng) -> Actor {
+        let now = Instant::now();
+        Actor {
+            flow: Flow::new(store.channels(), now),
             opening: None,
             store,
-            inbox,
-            queues: Queues::new(Arc::clone(&budget), Instant::now()),
+            queues: Queues::new(Arc::clone(&budget), now),
             budget,
             in_flight: BTreeMap::new(),
             responses: FuturesUnordered::new(),
             sent: 0,
             took: VecDeque::new(),
+            wakeful: Wakeful::default(),
             random,
         }
     }
 
-    /// Runs until the last handle is gone: then nobody waits for an answer any more.
-    pub(crate) async fn run(mut self) {
+    /// Runs until the last handle is gone.
+    async fn run(mut self, inbox: &mut mpsc::UnboundedReceiver<Arc<Op>>) {
         let budget = Arc::clone(&self.budget);
         loop {
-            let now = Instant::now();
-            let mut refunded = std::pin::pin!(budget.refunded());
+            let now = self.wakeful.now();
+            let mut refunded = std::pin::pin!(budget.requests.refunded());
             refunded.as_mut().enable();
-            self.take_in();
-            self.mind_flow(now);
-            self.part_late(now);
+            self.take_in(inbox, now);
+            self.mind_flow(now.at);
+            self.part_late(now.at);
             while let Some(batch) = self.queues.next_batch(now) {
                 self.send(batch, now);
             }
-            let next = self.next(now);
+            let next = self.next(now.at);
+            self.wakeful.rings_at = next;
             tokio::select! {
                 biased;
                 // First, since they are few, and acts may come without end.
                 Some((request, back)) = self.responses.next() => self.arrived(request, back),
                 Some(opened) = OptionFuture::from(self.opening.as_mut()) => self.opened(opened),
-                op = self.inbox.recv() => match op {
+                op = inbox.recv() => match op {
                     Some(op) => {
-                        self.queues.add(op);
-                        self.collect().await;
+                        let now = self.wakeful.now();
+                        self.queues.add(op, now.awake);
+                        self.collect(inbox, now).await;
                     }
                     None => return,
                 },
@@ -140,10 +161,10 @@ impl Dispatcher {
 
     /// Takes in what is handed over at this moment; it waits for nobody. Where many thousands run,
     /// a turn of all of them takes long, and what came first would be late.
-    async fn collect(&mut self) {
+    async fn collect(&mut self, inbox: &mut mpsc::UnboundedReceiver<Arc<Op>>, now: Now) {
         let since = Instant::now();
         for _ in 0..TURNS_MAX {
-            if !self.take_in() || since.elapsed() >= GATHERING_MAX {
+            if !self.take_in(inbox, now) || since.elapsed() >= GATHERING_MAX {
                 return;
             }
             yield_now().await;
@@ -151,25 +172,22 @@ impl Dispatcher {
     }
 
     /// Queues what was handed over; true if there was anything.
-    fn take_in(&mut self) -> bool {
+    fn take_in(&mut self, inbox: &mut mpsc::UnboundedReceiver<Arc<Op>>, now: Now) -> bool {
         let mut is_any = false;
-        while let Ok(op) = self.inbox.try_recv() {
-            self.queues.add(op);
+        while let Ok(op) = inbox.try_recv() {
+            self.queues.add(op, now.awake);
             is_any = true;
         }
         is_any
     }
 
-    fn send(&mut self, batch: Batch, now: Instant) {
+    fn send(&mut self, batch: Batch, Now { at: now, awake }: Now) {
         let (limit, batch) = (batch.limit(now), Arc::new(batch));
-        let ops = &batch.ops;
-        ops.iter().for_each(|op| op.leaves(ops.len() == 1));
-        let is_parted = batch.class == Class::Heartbeats && ops.len() > 1;
-        // Where requests go one at a time, the server is slow and no row holds it up.
-        let patience = shortest(ops) * if self.queues.is_apart(now) { SLOW_APART } else { 1 };
+        batch.ops.iter().for_each(|op| op.leaves());
         // A server that is slow is so for all, a row for its own request.
         let quickest = self.took.iter().min().copied().unwrap_or_default();
-        let slow_from = now + patience.max(quickest * 2);
+        let slow_from = now + batch.patience.max(quickest * 2);
+        let is_parted = batch.class == Class::Heartbeats && batch.ops.len() > 1;
         let parts = if is_parted { Parts::From(slow_from) } else { Parts::Never };
         let (store, sent_batch) = (Arc::clone(&self.store), Arc::clone(&batch));
         self.sent += 1;
@@ -181,24 +199,20 @@ impl Dispatcher {
             let (back, ops) = (sending.catch_unwind().await, &sent_batch.ops);
             (request, back.unwrap_or_else(|panic| panicked(ops, &panic_message(&*panic))))
         }));
-        let was_beside_others = !self.in_flight.is_empty();
-        self.in_flight.values_mut().for_each(|other| other.was_beside_others = true);
         let (flow, is_given_up) = (self.flow.number(), false);
-        let in_flight = InFlight { batch, sent: now, was_beside_others, parts, flow, is_given_up };
+        let in_flight = InFlight { batch, sent: now, sent_awake: awake, parts, flow, is_given_up };
         self.in_flight.insert(request, in_flight);
     }
 
     fn arrived(&mut self, request: u64, back: Response) {
         let Some(request) = self.in_flight.remove(&request) else { return };
         let (batch, is_elsewhere) = (&request.batch, request.is_elsewhere());
-        self.heard(&request, back.reply);
-        if batch.class != Class::Polls && back.reply != Reply::Silence {
-            self.took.truncate(ANSWERS - 1);
-            self.took.push_front(request.sent.elapsed());
-        }
+        let Now { at: now, awake } = self.wakeful.now();
+        self.heard(&request, back.reply, now);
         if !is_elsewhere {
-            self.queues.arrived(batch, request.sent, back.reply);
-            if self.repeats_whole(&request, back.commit) {
+            let took = awake.saturating_duration_since(request.sent_awake);
+            self.queues.ended(batch, Some(back.reply), took, now);
+            if self.repeats_whole(batch, back.commit, now) {
                 return;
             }
         }
@@ -209,28 +223,29 @@ impl Dispatcher {
                 Some(outcome) if is_elsewhere && outcome.error.is_some() => {}
                 None if is_elsewhere => {}
                 Some(outcome) => op.answer(outcome),
-                None => {
-                    op.returns();
-                    again.push(Arc::clone(op));
-                }
+                None => again.push(Arc::clone(op)),
             }
         }
-        let is_late = self.queues.late_until(Instant::now()).is_some();
         // Where late heartbeats come to nothing, no row holds them up: their instances come again.
-        if batch.class != Class::Heartbeats || back.reply != Reply::Silence || !is_late {
+        let is_silence = batch.class == Class::Heartbeats && back.reply == Reply::Silence;
+        if !(is_silence && self.queues.is_late(now)) {
             self.part(batch.class, &again);
         }
     }
 
-    fn heard(&mut self, request: &InFlight, reply: Reply) {
-        let now = Instant::now();
+    fn heard(&mut self, request: &InFlight, reply: Reply, now: Instant) {
         if reply == Reply::Silence {
             self.flow.unanswered(&request.pending(), now);
             return;
         }
         self.flow.heard(request.flow, now);
+        let took = now.saturating_duration_since(request.sent);
         if !request.may_wait_for_a_fence() {
-            self.flow.took(now.saturating_duration_since(request.sent), now);
+            self.flow.took(took, now);
+        }
+        if request.batch.class != Class::Polls {
+            self.took.truncate(ANSWERS - 1);
+            self.took.push_front(took);
         }
     }
 
@@ -259,7 +274,7 @@ impl Dispatcher {
         for (id, request) in &mut self.in_flight {
             if silent.contains(id) {
                 request.is_given_up = true;
-                self.queues.given_up(&request.batch);
+                self.queues.ended(&request.batch, None, Duration::ZERO, now);
                 again_or_unknown(&mut self.queues, &request.batch, now);
             } else if !request.is_elsewhere() {
                 request.flow = self.flow.number();
@@ -272,36 +287,24 @@ impl Dispatcher {
         pending.map(InFlight::pending).collect()
     }
 
-    /// Sends a request once more as it was, if that may help and can be paid for.
-    fn repeats_whole(&mut self, request: &InFlight, commit: CommitOutcome) -> bool {
-        let Batch { class, ref ops, is_alone, repeats, .. } = *request.batch;
-        let (is_worth_it, only_read) = match commit {
-            CommitOutcome::Aborted { at_read: true } => (repeats < READS_MAX, true),
-            CommitOutcome::Aborted { at_read: false } => (repeats < COMMITS_MAX, false),
-            // A poll is one read.
-            CommitOutcome::Gone => (request.was_beside_others && !is_alone, class == Class::Polls),
-            _ => return false,
-        };
-        let (now, is_gone) = (Instant::now(), commit == CommitOutcome::Gone);
-        let pause = if is_gone {
-            Duration::ZERO
-        } else {
-            // Others in the way are out of step by then, and a dead one is soon found out.
-            let longest = (ABORTED_PAUSE * 2_u32.saturating_pow(repeats.min(8))).min(PAUSE_MAX);
-            ABORTED_PAUSE + longest.saturating_sub(ABORTED_PAUSE).mul_f64(self.random.random())
-        };
-        let is_late = ops.iter().all(|op| now + pause >= op.deadline);
-        if !is_worth_it || is_late {
+    /// Sends a request that was aborted once more as it was, if that may help and can be paid for.
+    fn repeats_whole(&mut self, batch: &Batch, commit: CommitOutcome, now: Instant) -> bool {
+        let CommitOutcome::Aborted { at_read } = commit else { return false };
+        let Batch { class, ref ops, repeats, .. } = *batch;
+        // Others in the way are out of step by then, and a dead one is soon found out.
+        let longest = (ABORTED_PAUSE * 2_u32.saturating_pow(repeats.min(8))).min(PAUSE_MAX);
+        let beyond = longest.saturating_sub(ABORTED_PAUSE).mul_f64(self.random.random());
+        let again_at = now + ABORTED_PAUSE + beyond;
+        let repeats_max = if at_read { READS_MAX } else { COMMITS_MAX };
+        if repeats >= repeats_max || ops.iter().all(|op| again_at >= op.deadline) {
             return false;
         }
-        let payment = self.queues.pay_repeat(class, only_read, now);
+        let payment = self.queues.pay_repeat(class, at_read, now);
         if payment.is_none() {
             return false;
         }
-        ops.iter().for_each(|op| op.returns());
-        let again = Batch::new(class, ops.clone(), payment);
-        let again = Batch { is_alone: is_gone, repeats: repeats + 1, ..again };
-        self.queues.add_part(now + pause, again);
+        let again = Batch::new(class, ops.clone());
+        self.queues.add_part(again_at, Batch { payment, repeats: repeats + 1, ..again });
         true
     }
 
@@ -312,7 +315,7 @@ impl Dispatcher {
                 Class::Heartbeats | Class::Polls => Duration::ZERO,
                 Class::Releases | Class::Begins => PAUSE_MAX.mul_f64(self.random.random()),
             };
-            let part = Batch::new(class, part.to_vec(), None);
+            let part = Batch::new(class, part.to_vec());
             self.queues.add_part(Instant::now() + pause, part);
         }
     }
@@ -328,15 +331,15 @@ impl Dispatcher {
             && let Some(request) = self.in_flight.get_mut(&request)
         {
             // No single row keeps all of them waiting.
-            if let Some(until) = self.queues.late_until(now) {
-                request.parts = Parts::From(until);
+            if self.queues.is_late(now) {
+                request.parts = Parts::From(now + request.batch.patience);
                 continue;
             }
             request.parts = Parts::Sent;
             let Batch { class, ops, .. } = &*request.batch;
-            self.queues.arrived(&request.batch, request.sent, Reply::Silence);
+            self.queues.ended(&request.batch, None, Duration::ZERO, now);
             for part in ops.chunks(ops.len().div_ceil(PARTS)) {
-                self.queues.add_part(now, Batch::new(*class, part.to_vec(), None));
+                self.queues.add_part(now, Batch::new(*class, part.to_vec()));
             }
         }
     }
@@ -363,10 +366,25 @@ impl Dispatcher {
         late.min()
     }
 
-    fn next(&self, now: Instant) -> Option<Instant> {
+    fn next(&mut self, now: Instant) -> Option<Instant> {
         let late = self.next_late().map(|(late_from, _)| late_from);
         let suspect = self.flow.next(&self.pending());
-        late.into_iter().chain(suspect).chain(self.queues.next(now)).min()
+        let is_beating = |request: &&InFlight| request.batch.class == Class::Heartbeats;
+        let in_flight = self.in_flight.values().filter(is_beating).map(|it| it.batch.patience);
+        let patience = in_flight.chain(self.queues.patience()).min();
+        let pulse = patience.map(|patience| now + patience / WAKES);
+        late.into_iter().chain(suspect).chain(pulse).chain(self.queues.next(now)).min()
+    }
+}
+
+impl Wakeful {
+    /// Notes how late the timer rang, and returns the time.
+    fn now(&mut self) -> Now {
+        let at = Instant::now();
+        if let Some(rings_at) = self.rings_at.take() {
+            self.stood_still += at.saturating_duration_since(rings_at);
+        }
+        Now { at, awake: at.checked_sub(self.stood_still).unwrap_or(at) }
     }
 }
 
@@ -393,7 +411,7 @@ impl InFlight {
         Pending {
             flow: self.flow,
             sent: self.sent,
-            patience: shortest(&self.batch.ops),
+            patience: self.batch.patience,
             is_patient: self.batch.after_silence || self.may_wait_for_a_fence(),
             is_heartbeat: self.batch.class == Class::Heartbeats,
         }
@@ -405,18 +423,13 @@ impl InFlight {
 fn again_or_unknown(queues: &mut Queues, batch: &Batch, now: Instant) {
     let Batch { class, ref ops, .. } = *batch;
     if matches!(class, Class::Heartbeats | Class::Polls) {
-        let again = Batch::new(class, ops.clone(), None);
+        let again = Batch::new(class, ops.clone());
         return queues.add_part(now, Batch { after_silence: true, ..again });
     }
     for op in ops {
         let error = Error::unknown(format!("lock `{}`: hear what became of a request", op.lock));
         op.answer(Outcome::failed(op.without_answer(), error));
     }
-}
-
-/// Returns from when on a request with these acts counts as slow.
-fn shortest(ops: &[Arc<Op>]) -> Duration {
-    ops.iter().map(|op| op.patience).min().unwrap_or_default()
 }
 
 async fn at(next: Option<Instant>) {
@@ -428,14 +441,14 @@ async fn at(next: Option<Instant>) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-    use spindle_protocol::Answer;
+    use spindle_protocol::{Answer, Change};
 
     use super::*;
-    use crate::batch::op::OpKind;
-    use crate::batch::store::tests::Reads;
-    use crate::batch::{Batchers, Budget};
+    use crate::batch::request::OpKind;
+    use crate::batch::tests::Reads;
+    use crate::batch::{Batchers, Budget, Channels, Columns, Snapshot, Verdict};
 
     #[tokio::test(start_paused = true)]
     async fn an_act_is_answered_although_others_come_without_end() {
@@ -484,5 +497,72 @@ mod tests {
             let outcome = handle.send(look(), limit, limit).await;
             assert!(matches!(outcome.answer, Answer::Observed(_)), "{:?}", outcome.answer);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_by_which_a_timer_rings_late_is_the_time_in_which_this_process_stood_still() {
+        let (mut wakeful, second) = (Wakeful::default(), Duration::from_secs(1));
+        let began = wakeful.now().awake;
+        wakeful.rings_at = Some(Instant::now() + second);
+        tokio::time::advance(second * 3).await;
+        assert_eq!(wakeful.now().awake - began, second);
+        tokio::time::advance(second).await;
+        assert_eq!(wakeful.now().awake - began, second * 2, "no timer rang");
+    }
+
+    /// A store that panics once where the batcher asks it by itself.
+    #[derive(Debug)]
+    struct PanicsOnce<S>(S, AtomicBool);
+
+    impl<S: Store> Store for PanicsOnce<S> {
+        fn rows(
+            &self,
+            keys: Vec<Arc<str>>,
+            ranges: Vec<(String, String)>,
+            columns: Columns,
+            limit: Duration,
+        ) -> BoxFuture<'_, Result<Snapshot>> {
+            self.0.rows(keys, ranges, columns, limit)
+        }
+
+        fn transact(
+            &self,
+            changes: Vec<(Arc<str>, Change)>,
+            limit: Duration,
+        ) -> BoxFuture<'_, Verdict> {
+            self.0.transact(changes, limit)
+        }
+
+        fn check_runtime(&self, subject: &str) -> Result<()> {
+            self.0.check_runtime(subject)
+        }
+
+        fn channels(&self) -> Channels {
+            self.0.channels()
+        }
+
+        fn heard_at(&self) -> Option<Instant> {
+            assert!(!self.1.swap(false, Ordering::Relaxed), "a bug");
+            self.0.heard_at()
+        }
+
+        fn open_flow(&self, limit: Duration) -> BoxFuture<'static, Result<TakeOver>> {
+            self.0.open_flow(limit)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batcher_that_panics_is_replaced_for_the_handles_that_have_it() {
+        let store = Arc::new(PanicsOnce(Reads(|| true), AtomicBool::new(false)));
+        let batchers = Batchers::new(Arc::new(Budget::new()));
+        let as_store = Arc::clone(&store) as Arc<dyn Store>;
+        let handle = batchers.handle(&as_store, "a".into(), 1);
+        let limit = Duration::from_secs(3);
+        let look = || handle.send(OpKind::Observe { is_first: true }, limit, limit);
+        assert!(matches!(look().await.answer, Answer::Observed(_)));
+        store.1.store(true, Ordering::Relaxed);
+        assert!(matches!(look().await.answer, Answer::Observed(_) | Answer::NotApplied));
+        assert!(!store.1.load(Ordering::Relaxed), "it has panicked");
+        assert!(matches!(look().await.answer, Answer::Observed(_)));
     }
 }
