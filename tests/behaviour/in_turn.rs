@@ -184,7 +184,8 @@ async fn two_processes_that_loop_have_a_permit_about_as_often() {
 
 #[tokio::test(start_paused = true)]
 async fn none_of_six_processes_is_far_from_the_mean_though_there_are_three_permits() {
-    for (hold, mean) in [(100, 30), (1_000, 10)] {
+    // A process that holds for so short a time has several turns in a row: it takes more to be even.
+    for (hold, mean) in [(100, 60), (1_000, 10)] {
         let hold = Duration::from_millis(hold);
         let turns = turns(6, hold, 6 * mean, loops_with_a_permit(3)).await;
         let is_fair = turns.iter().all(|turns| (mean / 3..=mean * 3).contains(turns));
