@@ -228,7 +228,7 @@ async fn a_fleet_of_clocks_that_are_off_starts_each_slot_and_none_too_often() {
     fleet(8, 24).await;
 }
 
-/// `cargo test --workspace --test behaviour -- --ignored --nocapture five_hundred_slots`
+/// `.ci/run jobs-long`
 #[tokio::test(start_paused = true)]
 #[ignore = "for the night"]
 async fn five_hundred_slots_of_fifty_nodes_are_each_started_and_none_too_often() {
