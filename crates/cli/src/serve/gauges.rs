@@ -127,7 +127,7 @@ fn of_jobs<'a>(text: &mut String, jobs: impl Iterator<Item = &'a JobState> + Clo
         family(text, name, "gauge", help);
         for job in jobs.clone() {
             if let Some(value) = value(job) {
-                let _ = writeln!(text, "{name}{{job=\"{}\"}} {value}", escape(&job.name));
+                let _ = writeln!(text, "{name}{{lock=\"{}\"}} {value}", escape(&job.name));
             }
         }
     }

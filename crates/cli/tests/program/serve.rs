@@ -53,8 +53,8 @@ async fn alerts_tell_what_ended_well_from_what_was_left_and_from_an_outage() {
     let details = server.get("/lock?name=nightly").await.body;
     assert!(details.contains("\"state\":\"done\",\"starts\":1"), "{details}");
     let text = server.get("/metrics").await.body;
-    assert!(text.contains("spindle_table_job_failed{job=\"nightly\"} 0"), "{text}");
-    assert!(!text.contains("spindle_table_job_failed{job=\"backup\"}"), "{text}");
+    assert!(text.contains("spindle_table_job_failed{lock=\"nightly\"} 0"), "{text}");
+    assert!(!text.contains("spindle_table_job_failed{lock=\"backup\"}"), "{text}");
     (0..12).for_each(|_| recording.scrape(&text));
     recording.expect(&[]);
 
