@@ -363,7 +363,9 @@ async fn a_try_whose_writes_fail_ends_with_the_reason() {
             let tried = tried.unwrap_or_else(|_| panic!("{effect:?}, {was_held}: no answer"));
             let Err(reason) = tried else { panic!("{effect:?}, {was_held}: {tried:?}") };
             assert!(reason.is_retryable() || reason.is_outcome_unknown(), "{reason}");
-            assert!(took <= LEASE * 2, "{effect:?}, {was_held}: {took:?}");
+            // The last attempt may wait for its turn until its limit, and a little longer for the answer.
+            let longest = LEASE * 2 + Duration::from_millis(10);
+            assert!(took <= longest, "{effect:?}, {was_held}: {took:?}");
         }
         outage.remove();
         let won = timeout(EVENTUALLY, lock.try_acquire()).await.unwrap().unwrap();
