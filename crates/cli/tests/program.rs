@@ -37,6 +37,8 @@ mod fleets;
 mod hostile;
 #[path = "program/jobs.rs"]
 mod jobs;
+#[path = "program/jobs_fleet.rs"]
+mod jobs_fleet;
 #[path = "program/on_google.rs"]
 mod on_google;
 #[path = "program/on_socket.rs"]

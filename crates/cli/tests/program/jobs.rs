@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::world::{World, until};
 
 /// A slot that has just come, by Spanner's clock.
-async fn slot(world: &World) -> String {
+pub async fn slot(world: &World) -> String {
     let now = world.table.inspect("nothing").await.unwrap().read_at;
     now.to_rfc3339_opts(chrono::SecondsFormat::Nanos, true)
 }
