@@ -428,7 +428,7 @@ mod tests {
 
     fn release() -> OpKind {
         let next = spindle_protocol::Succession::Anyone;
-        OpKind::Change(Change::Release { term: term(), next, info: None })
+        OpKind::Change(Change::Release { term: term(), next })
     }
 
     fn begin() -> OpKind {

@@ -102,7 +102,6 @@ fn said(change: &Change) -> usize {
         Change::Insert { holder, .. }
         | Change::Takeover { holder, .. }
         | Change::BeginRead { holder, .. } => holder.info.as_ref(),
-        Change::Release { info, .. } => info.as_ref(),
         Change::BeginWrite { begin, .. } => return said(begin),
         // The slots before stand in the row.
         Change::Job { record, .. } => return ROW + record.key().len() * 2 + JOB_PAST,

@@ -15,7 +15,6 @@ use super::count_row::CountRow;
 use super::shards_view::{ShardEvent, ShardsView};
 use crate::error::{Error, Kind, Result};
 use crate::lock::{self, Ended, Guard, Orders, Spindle, Why};
-use crate::runloop::ReleaseNote;
 use crate::settings::LockBuilder;
 use crate::term::{Term, say};
 use crate::token::FencingToken;
@@ -272,7 +271,7 @@ impl Worker {
         let to = next.writer();
         let (lock, id, to) = (lock.name(), lock.id(), to.successor_id());
         say(|| tracing::info!(lock, id, %token, to, "gives a shard up"));
-        guard.release_with(ReleaseNote { next, ..ReleaseNote::default() }).await;
+        guard.release_to(next).await;
         Finished::Gone
     }
 }

@@ -3,8 +3,8 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use spindle_protocol::Moment;
 use spindle_protocol::line::Standing;
+use spindle_protocol::{Moment, Succession};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -13,7 +13,7 @@ use super::handle::Spindle;
 use super::nesting::{self, Taken, TakenGuard};
 use crate::error::{Error, Kind, ReleaseOutcome, Result, TermEnd};
 use crate::names::subject;
-use crate::runloop::{End, Grant, NotGranted, ReleaseNote, WaitMode};
+use crate::runloop::{End, Grant, NotGranted, WaitMode};
 use crate::system::runtime;
 use crate::term::{Term, say};
 
@@ -255,10 +255,11 @@ impl Guard {
     ///
     /// Once polled, the release goes on whether or not the future is dropped.
     pub async fn release(self) -> ReleaseOutcome {
-        self.release_with(ReleaseNote::default()).await
+        self.release_to(Succession::Anyone).await
     }
 
-    pub(crate) async fn release_with(mut self, note: ReleaseNote) -> ReleaseOutcome {
+    /// Releases it for this successor.
+    pub(crate) async fn release_to(mut self, next: Succession) -> ReleaseOutcome {
         // No loop runs in a child by `fork` that would answer.
         if self.term.check_process().is_err() {
             return ReleaseOutcome::Unacknowledged { held_for: self.term.remaining() };
@@ -267,7 +268,7 @@ impl Guard {
         // A message that could not be sent comes back, and must not be kept: it has the sender of
         // the answer.
         let end = self.end.take();
-        let told = end.is_some_and(|(end, _)| end.send(End::Release { note, done }).is_ok());
+        let told = end.is_some_and(|(end, _)| end.send(End::Release { next, done }).is_ok());
         if told && let Ok(release) = released.await {
             return release;
         }

@@ -78,16 +78,15 @@ impl Spindle {
         published.health_record().starts(overdue_limit(settings.timing.lease));
         let row_role = self.shared().row_role.clone();
         let runs = self.shared().table.loops.subscribe();
-        let (table, release_info) = (&self.shared().table, Arc::default());
+        let table = &self.shared().table;
         let registration = table.registration(&settings.name).map(Arc::new);
         if let Some(registration) = &registration {
             published.is_of_this_process();
             published.health_record().is_left_to(registration.trouble());
         }
-        let marks = Arc::clone(&release_info);
-        let row = BatchedRow::new(table, &settings, row_role, marks, registration.clone());
+        let row = BatchedRow::new(table, &settings, row_role, registration.clone());
         let driver = Driver::new(row, settings, published, inbox, random::draw());
-        let looping: Loop = Box::pin(Box::new(driver.for_demand(demand, release_info)).run(cancel));
+        let looping: Loop = Box::pin(Box::new(driver.for_demand(demand)).run(cancel));
         runtime.spawn(async move {
             looping.await;
             if let Some(registration) = registration {

@@ -82,7 +82,7 @@ async fn release(table: &Table, instance: &ExitedInstance) -> AtExit {
     }
     // The row doesn't tell how often the dead process polled.
     let next = Succession::InLine { grace: Timing::from_lease(lease).poll_interval * 2 };
-    let change = Change::Release { term, next, info: None };
+    let change = Change::Release { term, next };
     let outcome = send(OpKind::Change(change)).await;
     match outcome.answer {
         Answer::Applied { .. } => AtExit::Released(token),

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::metrics::Meter;
 use super::namesake::Namesake;
 use super::row::{LockRow, UnderWay};
-use super::waiters::{End, Heard, Leaving, ReleaseNote, WaitMode, Waiter, Waiters};
+use super::waiters::{End, Heard, Leaving, WaitMode, Waiter, Waiters};
 use crate::error::{Answers, Error, Kind, Outcome, ReleaseOutcome, TermEnd, panic_message};
 use crate::names::{is_of_one_member, subject};
 use crate::settings::Settings;
@@ -72,7 +72,6 @@ pub(crate) struct Driver<R> {
     resigned: Vec<oneshot::Sender<bool>>,
     demand: Demand,
     waiters: Waiters,
-    release_info: Arc<Mutex<Option<String>>>,
     /// A resignation that the holder was asked to carry out.
     asked: Option<Resignation>,
     /// True if the instance was told that the lock is wanted.
@@ -151,7 +150,6 @@ impl<R: LockRow> Driver<R> {
             resigned: Vec::new(),
             demand: Demand::Always,
             waiters: Waiters::default(),
-            release_info: Arc::default(),
             asked: None,
             wanted: true,
             is_poll_due: false,
@@ -169,13 +167,9 @@ impl<R: LockRow> Driver<R> {
         }
     }
 
-    /// Wants the lock as `demand` says; `release_info` is what its row reads.
-    pub(crate) fn for_demand(
-        mut self,
-        demand: Demand,
-        release_info: Arc<Mutex<Option<String>>>,
-    ) -> Driver<R> {
-        (self.demand, self.release_info) = (demand, release_info);
+    /// Wants the lock as `demand` says.
+    pub(crate) fn for_demand(mut self, demand: Demand) -> Driver<R> {
+        self.demand = demand;
         self
     }
 
@@ -298,16 +292,14 @@ impl<R: LockRow> Driver<R> {
 
     fn hear(&mut self, heard: Heard) -> Event {
         let Heard::LetGo(end) = heard else { return Event::Wake };
-        let note = match end {
+        let next = match end {
             Some(End::Lapse) => return Event::Lapse,
-            Some(End::Release { note, done }) => {
+            Some(End::Release { next, done }) => {
                 self.waiters.releasing(done);
-                note
+                next
             }
-            None => ReleaseNote::default(),
+            None => Succession::Anyone,
         };
-        let ReleaseNote { next, info } = note;
-        *self.release_info.lock().unwrap_or_else(PoisonError::into_inner) = info;
         if let Some(Resignation { next, done }) = self.asked.take() {
             // Nobody asked one that yields to a higher rank: it keeps away for a poll and no longer.
             if done.is_empty() {

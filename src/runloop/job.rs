@@ -74,8 +74,8 @@ impl JobRows {
     }
 
     /// Returns the change that an act asks for; none for one that changes nothing.
-    pub(super) fn change(&self, act: &Act, holder: &Holder, info: Option<&str>) -> Option<Change> {
-        self.runner().change(act, holder, info)
+    pub(super) fn change(&self, act: &Act, holder: &Holder) -> Option<Change> {
+        self.runner().change(act, holder)
     }
 
     fn runner(&self) -> MutexGuard<'_, Runner> {

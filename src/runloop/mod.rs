@@ -17,4 +17,4 @@ pub(crate) use metrics::Meter;
 pub(crate) use role::RowRole;
 pub(crate) use row::{BatchedRow, LockRow, UnderWay};
 pub(crate) use shared::{ReaderRow, ReadersPlace, WriteLockRow};
-pub(crate) use waiters::{End, Grant, NotGranted, ReleaseNote, WaitMode, Waiter};
+pub(crate) use waiters::{End, Grant, NotGranted, WaitMode, Waiter};

@@ -31,12 +31,12 @@ impl RowRole {
     }
 
     /// Returns the change that an act asks for; none for one that changes nothing.
-    pub(super) fn change(&self, act: &Act, holder: &Holder, info: Option<&str>) -> Option<Change> {
+    pub(super) fn change(&self, act: &Act, holder: &Holder) -> Option<Change> {
         match self {
-            RowRole::Lock => act.change(holder, info),
+            RowRole::Lock => act.change(holder),
             RowRole::Reader(reader) => reader.view().change(act, holder),
             RowRole::WriteLock(row) => row.view().change(act, holder),
-            RowRole::Job(job) => job.change(act, holder, info),
+            RowRole::Job(job) => job.change(act, holder),
         }
     }
 

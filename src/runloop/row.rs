@@ -1,8 +1,8 @@
 //! One lock's row, as the loop reaches it: through a batcher.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{OptionFuture, join_all};
@@ -40,8 +40,6 @@ struct Batched {
     /// From then on a request counts as slow: one that polls, and any other.
     poll_patience: Duration,
     patience: Duration,
-    /// The mark that the next release leaves in the row, besides the successor.
-    release_info: Arc<Mutex<Option<String>>>,
     /// True if it was polled before.
     has_looked: AtomicBool,
     role: RowRole,
@@ -58,7 +56,6 @@ impl BatchedRow {
         table: &Table,
         settings: &Settings,
         role: RowRole,
-        release_info: Arc<Mutex<Option<String>>>,
         registration: Option<Arc<Registration>>,
     ) -> BatchedRow {
         let handle = |lock| table.batchers.handle(&table.store, lock, random::draw());
@@ -68,7 +65,7 @@ impl BatchedRow {
             handle.repeats();
         }
         let row = BatchedRow::with_handle(handle, settings);
-        BatchedRow(Arc::new(Batched { others, release_info, role, registration, ..row }))
+        BatchedRow(Arc::new(Batched { others, role, registration, ..row }))
     }
 
     /// Returns the row of an ordinary lock, in the batcher of this handle.
@@ -84,7 +81,6 @@ impl BatchedRow {
             holder: Holder { lease: settings.timing.lease, info: settings.info.clone() },
             poll_patience: settings.timing.patience().max(settings.timing.poll_interval),
             patience: settings.timing.patience(),
-            release_info: Arc::default(),
             has_looked: AtomicBool::default(),
             role: RowRole::Lock,
             registration: None,
@@ -98,7 +94,7 @@ impl LockRow for BatchedRow {
     fn carry_out(&self, act: Act, limit: Duration) -> UnderWay {
         let row = &self.0;
         let registering = row.registering(&act, limit);
-        match (row.change(&act), &row.role) {
+        match (row.role.change(&act, &row.holder), &row.role) {
             (Some(change), RowRole::Lock) if registering.is_none() => {
                 Box::pin(row.handle.send(OpKind::Change(change), limit, row.patience))
             }
@@ -132,12 +128,6 @@ impl LockRow for BatchedRow {
 }
 
 impl Batched {
-    /// Returns the change that an act asks for; none for one that changes nothing.
-    fn change(&self, act: &Act) -> Option<Change> {
-        let info = self.release_info.lock().unwrap_or_else(PoisonError::into_inner);
-        self.role.change(act, &self.holder, info.as_deref())
-    }
-
     /// Registers the instance with the agent, if the act is its first attempt to begin a term.
     fn registering(
         &self,

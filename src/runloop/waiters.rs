@@ -45,16 +45,9 @@ pub(crate) struct Grant {
 #[derive(Debug)]
 pub(crate) enum End {
     /// Release it, and say what came of that.
-    Release { note: ReleaseNote, done: oneshot::Sender<ReleaseOutcome> },
+    Release { next: Succession, done: oneshot::Sender<ReleaseOutcome> },
     /// Send no more heartbeats, but release nothing.
     Lapse,
-}
-
-/// The mark that a release leaves in the row.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ReleaseNote {
-    pub(crate) next: Succession,
-    pub(crate) info: Option<String>,
 }
 
 /// Why a waiter is not given the lock.

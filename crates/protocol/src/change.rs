@@ -54,8 +54,6 @@ pub enum Change {
         term: TermId,
         /// The succession to the term.
         next: Succession,
-        /// The text left in `info`.
-        info: Option<String>,
     },
     /// Ends whatever term there is; contenders still wait out its lease.
     Evict {
@@ -183,7 +181,7 @@ const LOOK: &[Column] = &[Column::Token, Column::Writer, Column::Next];
 
 impl Act {
     /// Returns the change that the act asks for; none for an observation.
-    pub fn change(&self, holder: &Holder, release_info: Option<&str>) -> Option<Change> {
+    pub fn change(&self, holder: &Holder) -> Option<Change> {
         let holder = || holder.clone();
         match self.clone() {
             Act::Observe => None,
@@ -193,10 +191,7 @@ impl Act {
             }
             Act::Heartbeat { term, looks } => Some(Change::Heartbeat { term, looks }),
             Act::Mark { place } => Some(Change::Mark { place }),
-            Act::Release { term, next } => {
-                let info = release_info.map(str::to_string);
-                Some(Change::Release { term, next, info })
-            }
+            Act::Release { term, next } => Some(Change::Release { term, next }),
         }
     }
 }
@@ -277,10 +272,10 @@ impl Change {
                 let cells = vec![(Column::Heartbeat, Cell::CommitTimestamp)];
                 Ok(vec![Write { key: lock.into(), kind: WriteKind::Update, cells }])
             }
-            Change::Release { term, next, info } => {
+            Change::Release { term, next } => {
                 term.check(lock_row)?;
                 let (next, moved) = line::succession(lock_row, &term.writer, next);
-                let mut release = release(lock, WriteKind::Update, &next, info.as_deref());
+                let mut release = release(lock, WriteKind::Update, &next, None);
                 release.cells.push((Column::Displaced, Cell::Null));
                 release.cells.extend(moved);
                 let mut writes = own_takeover_row(lock_row);

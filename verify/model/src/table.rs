@@ -93,7 +93,7 @@ impl Table {
 
     /// Carries out one request, atomically, at Spanner's time `now`.
     pub fn carry_out(&mut self, now: Timestamp, request: &Request) -> Answer {
-        match request.act.change(&request.holder, None) {
+        match request.act.change(&request.holder) {
             Some(change) => self.change(now, &change),
             None => {
                 let read_at = self.read_timestamp(now);

@@ -198,7 +198,7 @@ impl World {
         let seat = self.seats.get_mut(&number).expect("it has begun");
         let key = seat.key.clone();
         let change = match &mut seat.view {
-            View::Gate => act.change(&holder(), None),
+            View::Gate => act.change(&holder()),
             View::Reader(reader) => reader.change(act, &holder()),
             View::WriteLock(lock) => lock.change(act, &holder()),
         };

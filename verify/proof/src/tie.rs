@@ -93,7 +93,7 @@ impl Case {
             "heartbeat" => Change::Heartbeat { term, looks: false },
             "fence" => Change::Fence { term },
             "end-read" => Change::EndRead { term },
-            "release" => Change::Release { term, next, info },
+            "release" => Change::Release { term, next },
             "evict" => Change::Evict { info },
             "seize" => Change::Seize { next, info },
             "remove" => Change::Remove { seen, takeovers },
@@ -229,8 +229,8 @@ impl Case {
         let is_moved = matches!(self.given.next, Succession::InLine { .. });
         let info = match self.action {
             _ if token != Some(Timestamp(COMMITTED_AT)) => before.and_then(|row| row.info.clone()),
-            _ if key != self.rows[0] => None,
-            "release" | "evict" | "seize" => self.given.has_option.then(|| "left".into()),
+            _ if key != self.rows[0] || self.action == "release" => None,
+            "evict" | "seize" => self.given.has_option.then(|| "left".into()),
             _ => holder().info,
         };
         StoredRow {
@@ -487,7 +487,7 @@ fn a_writer_begins_only_after_a_poll_of_vacant_readers() {
         }
         let begin = Act::Insert { writer: ours() };
         let change = write_lock.change(&begin, &holder());
-        let begin = Box::new(begin.change(&holder(), None).expect("a change"));
+        let begin = Box::new(begin.change(&holder()).expect("a change"));
         assert_eq!(change, Some(Change::BeginWrite { gate: gate.clone(), readers, begin }));
         true
     });

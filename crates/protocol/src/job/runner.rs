@@ -171,7 +171,7 @@ impl Runner {
     }
 
     /// Returns the change that the instance's act asks for; none for one that changes nothing.
-    pub fn change(&mut self, act: &Act, holder: &Holder, info: Option<&str>) -> Option<Change> {
+    pub fn change(&mut self, act: &Act, holder: &Holder) -> Option<Change> {
         let key = self.key.clone();
         let record = match act {
             Act::Insert { writer } | Act::Takeover { writer, .. } => {
@@ -184,10 +184,10 @@ impl Runner {
             }
             Act::Release { .. } => RecordChange::End { key, ending: self.ending },
             Act::Observe | Act::Heartbeat { .. } | Act::Mark { .. } => {
-                return act.change(holder, info);
+                return act.change(holder);
             }
         };
-        let term = Box::new(act.change(holder, info)?);
+        let term = Box::new(act.change(holder)?);
         Some(Change::Job { term, record })
     }
 

@@ -171,7 +171,7 @@ fn begin(slot: i64, found: &[StoredRow], now: i64) -> Change {
         None => Act::Insert { writer },
         Some(seen) => Act::Takeover { seen: seen.row(), writer, passes: None },
     };
-    runner.change(&act, &Holder { lease: LEASE, info: None }, None).expect("it may begin")
+    runner.change(&act, &Holder { lease: LEASE, info: None }).expect("it may begin")
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn end(token: i64, ending: Ending, fenced: bool) -> Change {
     let term = if fenced {
         Change::Fence { term }
     } else {
-        Change::Release { term, next: Succession::Anyone, info: None }
+        Change::Release { term, next: Succession::Anyone }
     };
     Change::Job { term: Box::new(term), record: RecordChange::End { key: KEY.into(), ending } }
 }
@@ -297,18 +297,18 @@ fn an_attempt_of_ones_own_that_was_heard_of_late_is_no_run_elsewhere_and_begins_
     let mut runner = at(NOON);
     assert_eq!(follows(&mut runner, None, None, NOON), (Step::Start, true));
     let holder = Holder { lease: LEASE, info: None };
-    let begins = runner.change(&Act::Insert { writer: term(9) }, &holder, None);
+    let begins = runner.change(&Act::Insert { writer: term(9) }, &holder);
     assert!(begins.is_some());
     let held = lock_row(term(9), NOON + 1, NOON + 1);
     let counted = job_row(&record(NOON, SlotState::Open, 1, 9), NOON + 1, Some(PAUSE));
     let (step, _) = follows(&mut runner, Some(&held), Some(&counted), NOON + SECOND);
     assert_eq!(step, Step::Ours);
     let act = Act::Takeover { seen: held.row(), writer: term(9), passes: None };
-    assert_eq!(runner.change(&act, &holder, None), None);
+    assert_eq!(runner.change(&act, &holder), None);
     // Once its lease is over it is a start that was lost, as any.
     let (step, takes) = follows(&mut runner, Some(&held), Some(&counted), NOON + 20 * SECOND);
     assert_eq!((step, takes), (Step::Start, true));
     let again = Act::Takeover { seen: held.row(), writer: term(10), passes: None };
-    assert!(runner.change(&again, &holder, None).is_some());
+    assert!(runner.change(&again, &holder).is_some());
     assert_eq!(runner.start(), 2);
 }

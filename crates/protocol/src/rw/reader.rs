@@ -70,7 +70,7 @@ impl Reader {
             Act::Takeover { seen, writer, .. } => (Some(seen.clone()), writer),
             Act::Release { term, .. } => return Some(Change::EndRead { term: term.clone() }),
             Act::Observe | Act::Heartbeat { .. } | Act::Mark { .. } => {
-                return act.change(holder, None);
+                return act.change(holder);
             }
         };
         self.attempt = Some(writer.clone());

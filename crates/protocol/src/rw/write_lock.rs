@@ -42,7 +42,7 @@ impl WriteLock {
 
     /// Returns the change that the instance's act asks for; none for one that changes nothing.
     pub fn change(&mut self, act: &Act, holder: &Holder) -> Option<Change> {
-        let change = act.change(holder, None)?;
+        let change = act.change(holder)?;
         let (Act::Insert { writer } | Act::Takeover { writer, .. }) = act else {
             return Some(change);
         };

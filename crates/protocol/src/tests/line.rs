@@ -150,7 +150,7 @@ impl World {
 
     fn carry_out(&mut self, index: usize, act: &Act) -> Answer {
         let at = self.spanners_time();
-        let Some(change) = act.change(&self.processes[index].holder, None) else {
+        let Some(change) = act.change(&self.processes[index].holder) else {
             let found = self.rows.get(LOCK);
             let (row, next) = (found.map(StoredRow::row), found.and_then(Place::of));
             return Answer::Observed(Observation { row, next, read_at: at });

@@ -119,7 +119,7 @@ impl World {
                 }
                 Happens::GivesBack(number, term) => {
                     let next = Succession::InLine { grace: POLL * 2 };
-                    self.change(number, &Change::Release { term, next, info: None });
+                    self.change(number, &Change::Release { term, next });
                     self.schedule(TRIP, index, Happens::Polls);
                 }
             }
@@ -165,7 +165,7 @@ impl World {
         instance.decide(now, Event::Wake);
         let seen = Answer::Observed(Observation { row, next, read_at });
         let act = instance.decide(now, Event::Answer(seen)).act;
-        let change = act.and_then(|act| act.change(&Holder { lease: LEASE, info: None }, None));
+        let change = act.and_then(|act| act.change(&Holder { lease: LEASE, info: None }));
         let Some(Change::Takeover { writer, .. }) = &change else {
             process.lost += 1;
             let mark = process.wait.lost_race(now, number);

@@ -24,7 +24,7 @@ fn takeover() -> Change {
 
 fn release() -> Change {
     let term = TermId { token: SEEN, writer: writer() };
-    Change::Release { term, next: Succession::Anyone, info: None }
+    Change::Release { term, next: Succession::Anyone }
 }
 
 /// Returns the writes by key and kind, and what each sets `displaced` to.

@@ -125,7 +125,7 @@ impl Seat {
     fn asks(&mut self, act: &Act) -> Ask {
         let (view, key) = (&mut self.view, self.key);
         let (change, at, or) = match view {
-            View::Gate => (act.change(&holder(), None), key, Ask::Gate),
+            View::Gate => (act.change(&holder()), key, Ask::Gate),
             View::Reader(reader) => {
                 let at = if matches!(act, Act::Mark { .. }) { GATE } else { key };
                 (reader.change(act, &holder()), at, Ask::Read)
