@@ -290,13 +290,13 @@ impl Actor {
     /// Sends a request that was aborted once more as it was, if that may help and can be paid for.
     fn repeats_whole(&mut self, batch: &Batch, commit: CommitOutcome, now: Instant) -> bool {
         let CommitOutcome::Aborted { at_read } = commit else { return false };
-        let Batch { class, ref ops, repeats, .. } = *batch;
+        let Batch { class, ref ops, aborts, .. } = *batch;
         // Others in the way are out of step by then, and a dead one is soon found out.
-        let longest = (ABORTED_PAUSE * 2_u32.saturating_pow(repeats.min(8))).min(PAUSE_MAX);
+        let longest = (ABORTED_PAUSE * 2_u32.saturating_pow(aborts.min(8))).min(PAUSE_MAX);
         let beyond = longest.saturating_sub(ABORTED_PAUSE).mul_f64(self.random.random());
         let again_at = now + ABORTED_PAUSE + beyond;
-        let repeats_max = if at_read { READS_MAX } else { COMMITS_MAX };
-        if repeats >= repeats_max || ops.iter().all(|op| again_at >= op.deadline) {
+        let aborts_max = if at_read { READS_MAX } else { COMMITS_MAX };
+        if aborts >= aborts_max || ops.iter().all(|op| again_at >= op.deadline) {
             return false;
         }
         let payment = self.queues.pay_repeat(class, at_read, now);
@@ -304,7 +304,7 @@ impl Actor {
             return false;
         }
         let again = Batch::new(class, ops.clone());
-        self.queues.add_part(again_at, Batch { payment, repeats: repeats + 1, ..again });
+        self.queues.add_part(again_at, Batch { payment, aborts: aborts + 1, ..again });
         true
     }
 
@@ -441,18 +441,18 @@ async fn at(next: Option<Instant>) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use spindle_protocol::{Answer, Change};
+    use spindle_protocol::Answer;
 
     use super::*;
     use crate::batch::request::OpKind;
     use crate::batch::tests::Reads;
-    use crate::batch::{Batchers, Budget, Channels, Columns, Snapshot, Verdict};
+    use crate::batch::{Batchers, Budget};
 
     #[tokio::test(start_paused = true)]
     async fn an_act_is_answered_although_others_come_without_end() {
-        let store = Arc::new(Reads(|| true)) as Arc<dyn Store>;
+        let store = Arc::new(Reads::new(|| true)) as Arc<dyn Store>;
         let batchers = Batchers::new(Arc::new(Budget::new()));
         let look = |lock: u32| {
             let handle = batchers.handle(&store, lock.to_string().into(), 1);
@@ -477,7 +477,7 @@ mod tests {
     async fn a_request_that_panics_is_one_that_failed_and_the_batcher_goes_on() {
         let reads = AtomicUsize::new(0);
         // In its first request, as a log's subscriber may.
-        let store = Arc::new(Reads(move || {
+        let store = Arc::new(Reads::new(move || {
             assert!(reads.fetch_add(1, Ordering::Relaxed) > 0, "the log is full");
             true
         })) as Arc<dyn Store>;
@@ -510,59 +510,18 @@ mod tests {
         assert_eq!(wakeful.now().awake - began, second * 2, "no timer rang");
     }
 
-    /// A store that panics once where the batcher asks it by itself.
-    #[derive(Debug)]
-    struct PanicsOnce<S>(S, AtomicBool);
-
-    impl<S: Store> Store for PanicsOnce<S> {
-        fn rows(
-            &self,
-            keys: Vec<Arc<str>>,
-            ranges: Vec<(String, String)>,
-            columns: Columns,
-            limit: Duration,
-        ) -> BoxFuture<'_, Result<Snapshot>> {
-            self.0.rows(keys, ranges, columns, limit)
-        }
-
-        fn transact(
-            &self,
-            changes: Vec<(Arc<str>, Change)>,
-            limit: Duration,
-        ) -> BoxFuture<'_, Verdict> {
-            self.0.transact(changes, limit)
-        }
-
-        fn check_runtime(&self, subject: &str) -> Result<()> {
-            self.0.check_runtime(subject)
-        }
-
-        fn channels(&self) -> Channels {
-            self.0.channels()
-        }
-
-        fn heard_at(&self) -> Option<Instant> {
-            assert!(!self.1.swap(false, Ordering::Relaxed), "a bug");
-            self.0.heard_at()
-        }
-
-        fn open_flow(&self, limit: Duration) -> BoxFuture<'static, Result<TakeOver>> {
-            self.0.open_flow(limit)
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_batcher_that_panics_is_replaced_for_the_handles_that_have_it() {
-        let store = Arc::new(PanicsOnce(Reads(|| true), AtomicBool::new(false)));
+        let store = Arc::new(Reads::new(|| true));
         let batchers = Batchers::new(Arc::new(Budget::new()));
         let as_store = Arc::clone(&store) as Arc<dyn Store>;
         let handle = batchers.handle(&as_store, "a".into(), 1);
         let limit = Duration::from_secs(3);
         let look = || handle.send(OpKind::Observe { is_first: true }, limit, limit);
         assert!(matches!(look().await.answer, Answer::Observed(_)));
-        store.1.store(true, Ordering::Relaxed);
+        store.is_broken.store(true, Ordering::Relaxed);
         assert!(matches!(look().await.answer, Answer::Observed(_) | Answer::NotApplied));
-        assert!(!store.1.load(Ordering::Relaxed), "it has panicked");
+        assert!(!store.is_broken.load(Ordering::Relaxed), "it has panicked");
         assert!(matches!(look().await.answer, Answer::Observed(_)));
     }
 }

@@ -147,7 +147,7 @@ impl Bucket {
         })
     }
 
-    /// What was paid before the bucket was full is in it again.
+    /// A bucket that was full since the payment has the tokens again already.
     pub(super) fn refund(&mut self, payment: Payment, now: Instant) {
         self.refill(now);
         if self.full_at <= payment.at {

@@ -47,7 +47,7 @@ struct Batcher {
 
 /// The last acts of a lock that failed.
 #[derive(Debug, Default)]
-struct Failures {
+struct FailedActs {
     /// True if its last act failed, of whatever kind.
     last: AtomicBool,
     /// True if the last one of each kind failed, or lost a race.
@@ -92,7 +92,7 @@ pub(crate) struct BatchHandle {
     lock: Arc<str>,
     ticks: Ticks,
     inbox: mpsc::UnboundedSender<Arc<Op>>,
-    failures: Arc<Failures>,
+    failed: Arc<FailedActs>,
     _slot: Arc<GroupSlot>,
 }
 
@@ -141,11 +141,11 @@ impl Batchers {
         });
         let slot = GroupSlot::in_one_of(&groups);
         let ticks = ticks.of_group(u32::try_from(slot.group).unwrap_or_default());
-        BatchHandle { lock, ticks, inbox, failures: Arc::default(), _slot: Arc::new(slot) }
+        BatchHandle { lock, ticks, inbox, failed: Arc::default(), _slot: Arc::new(slot) }
     }
 }
 
-impl Failures {
+impl FailedActs {
     /// Returns true if an act of this kind repeats one that failed. A read finds out what became of the act
     /// before it, whatever that was.
     fn is_repeated_by(&self, class: Class) -> bool {
@@ -169,7 +169,7 @@ impl BatchHandle {
 
     /// Notes that an instance before this one failed at what this one asks for first.
     pub(crate) fn repeats(&self) {
-        self.failures.of.iter().for_each(|failed| failed.store(true, Ordering::Relaxed));
+        self.failed.of.iter().for_each(|last| last.store(true, Ordering::Relaxed));
     }
 
     /// Hands over an act, at once; the future is the answer, in not much more than `limit`. A
@@ -182,8 +182,8 @@ impl BatchHandle {
         limit: Duration,
         patience: Duration,
     ) -> impl Future<Output = Outcome> + Send + use<> {
-        let (failures, class) = (Arc::clone(&self.failures), kind.class());
-        let is_repeat = failures.is_repeated_by(class);
+        let (failed, class) = (Arc::clone(&self.failed), kind.class());
+        let is_repeat = failed.is_repeated_by(class);
         let (op, answer) = Op::new(Arc::clone(&self.lock), kind, (limit, patience), is_repeat);
         if self.inbox.send(Arc::clone(&op)).is_err() {
             let error = Error::new(Kind::Abandoned { lock: op.lock.to_string() });
@@ -198,7 +198,7 @@ impl BatchHandle {
                     Outcome::failed(op.without_answer(), Error::timed_out(doing, limit))
                 }
             };
-            failures.note(class, &outcome);
+            failed.note(class, &outcome);
             outcome
         }
     }
@@ -224,7 +224,7 @@ mod tests {
         let runtime =
             || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let batchers = Batchers::new(Arc::new(Budget::new()));
-        let store = Arc::new(Reads(|| true)) as Arc<dyn Store>;
+        let store = Arc::new(Reads::new(|| true)) as Arc<dyn Store>;
         let (dead, alive) = (runtime(), runtime());
         // Nothing drives it from here on.
         let first = dead.block_on(async { batchers.handle(&store, "a".into(), 1) });
@@ -238,7 +238,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_act_that_no_batcher_takes_is_answered_at_once() {
         let (batchers, start) = (Batchers::new(Arc::new(Budget::new())), Instant::now());
-        let store = Arc::new(Reads(|| true)) as Arc<dyn Store>;
+        let store = Arc::new(Reads::new(|| true)) as Arc<dyn Store>;
         let handle = batchers.handle_on(&store, "a".into(), 1, drop);
         let outcome = handle.send(look(), LIMIT, LIMIT).await;
         assert_eq!((outcome.answer, start.elapsed()), (Answer::NotApplied, Duration::ZERO));
@@ -248,7 +248,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_batcher_whose_task_was_lost_is_replaced() {
         let batchers = Batchers::new(Arc::new(Budget::new()));
-        let store = Arc::new(Reads(|| true)) as Arc<dyn Store>;
+        let store = Arc::new(Reads::new(|| true)) as Arc<dyn Store>;
         let lost = batchers.handle_on(&store, "a".into(), 1, drop);
         let handle = batchers.handle(&store, "b".into(), 1);
         let outcome = handle.send(look(), LIMIT, LIMIT).await;
@@ -259,7 +259,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn locks_that_come_and_go_share_the_ticks_of_those_that_stay() {
         let batchers = Batchers::new(Arc::new(Budget::new()));
-        let store = Arc::new(Reads(|| true)) as Arc<dyn Store>;
+        let store = Arc::new(Reads::new(|| true)) as Arc<dyn Store>;
         let handle = || batchers.handle(&store, "a".into(), 1);
         let distance = LIMIT * 10;
         let tick = |handle: &BatchHandle| handle.ticks().before(distance, distance);
@@ -278,7 +278,7 @@ mod tests {
     async fn batchers_of_one_table_repeat_together_what_one_of_them_may() {
         let (budget, reads) = (Arc::new(Budget::new()), Arc::<AtomicUsize>::default());
         let counted = Arc::clone(&reads);
-        let store = Arc::new(Reads(move || {
+        let store = Arc::new(Reads::new(move || {
             counted.fetch_add(1, Ordering::Relaxed);
             false
         })) as Arc<dyn Store>;

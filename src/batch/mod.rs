@@ -151,12 +151,24 @@ impl Verdict {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use futures_util::FutureExt as _;
 
     use super::*;
 
     /// Answers reads with no rows where it says so.
-    pub(crate) struct Reads<F>(pub(crate) F);
+    pub(crate) struct Reads<F> {
+        answers: F,
+        /// Has it panic, once, where the batcher asks it something by itself.
+        pub(crate) is_broken: AtomicBool,
+    }
+
+    impl<F> Reads<F> {
+        pub(crate) fn new(answers: F) -> Reads<F> {
+            Reads { answers, is_broken: AtomicBool::new(false) }
+        }
+    }
 
     impl<F> fmt::Debug for Reads<F> {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -178,7 +190,7 @@ mod tests {
         ) -> BoxFuture<'_, Result<Snapshot>> {
             let snapshot = Snapshot { rows: Vec::new(), read_at: Timestamp(1) };
             let answer =
-                if (self.0)() { Ok(snapshot) } else { Err(Error::timed_out("read", limit)) };
+                if (self.answers)() { Ok(snapshot) } else { Err(Error::timed_out("read", limit)) };
             async { answer }.boxed()
         }
 
@@ -197,6 +209,7 @@ mod tests {
         }
 
         fn heard_at(&self) -> Option<Instant> {
+            assert!(!self.is_broken.swap(false, Ordering::Relaxed), "a bug");
             None
         }
 

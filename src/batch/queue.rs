@@ -12,8 +12,8 @@ use super::request::{BYTES_MAX, Batch, Class, Op, OpKind, ROWS_MAX, Reply};
 
 /// So many requests of each kind are on their way at the most.
 const IN_FLIGHT_MAX: usize = 8;
-/// So many of them try acts that have failed.
-const TRIALS_MAX: usize = 4;
+/// So many of them have acts that repeat what failed.
+const REPEATS_IN_FLIGHT_MAX: usize = 4;
 /// Heartbeats that are late keep polls and begins back for so many times their patience.
 const HELD_BACK: u32 = 3;
 /// The longest time that heartbeats gather before they leave. Tasks that wake at one tick run one
@@ -64,9 +64,9 @@ struct Queue {
     /// True if somebody among the fresh looks for the first time.
     is_hurried: bool,
     in_flight: usize,
-    trials: usize,
-    /// Slow start: so many acts that have failed go in one request.
-    trial_max: usize,
+    repeats_in_flight: usize,
+    /// Slow start: so many acts that repeat what failed go in one request.
+    repeats_max: usize,
 }
 
 impl Payers {
@@ -215,8 +215,8 @@ impl Queue {
             parts: VecDeque::new(),
             is_hurried: false,
             in_flight: 0,
-            trials: 0,
-            trial_max: 1,
+            repeats_in_flight: 0,
+            repeats_max: 1,
         }
     }
 
@@ -230,10 +230,10 @@ impl Queue {
 
     fn ended(&mut self, batch: &Batch, reply: Option<Reply>) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        if batch.is_trial {
-            self.trials = self.trials.saturating_sub(1);
-            self.trial_max = match reply {
-                Some(Reply::Answered) => (self.trial_max * 2).min(ROWS_MAX),
+        if batch.is_repeat {
+            self.repeats_in_flight = self.repeats_in_flight.saturating_sub(1);
+            self.repeats_max = match reply {
+                Some(Reply::Answered) => (self.repeats_max * 2).min(ROWS_MAX),
                 _ => 1,
             };
         }
@@ -287,7 +287,7 @@ impl Queue {
         let batch = match self.next_part(now, payers) {
             Some(part) => part,
             None if self.is_gathering(now) => return None,
-            None if self.fresh.is_empty() => self.next_trial(now, payers)?,
+            None if self.fresh.is_empty() => self.next_repeats(now, payers)?,
             None => self.next_fresh(now)?,
         };
         self.in_flight += 1;
@@ -313,18 +313,18 @@ impl Queue {
         chosen.batch()
     }
 
-    /// Acts that change rows and have failed go apart from the others: one of their rows may be the reason. One goes
-    /// in the first request, and twice as many after each that brought answers.
-    fn next_trial(&mut self, now: Instant, payers: &mut Payers) -> Option<Batch> {
-        if self.trials >= TRIALS_MAX || self.repeats.is_empty() {
+    /// Acts that change rows and have failed go in requests of their own: one of their rows may be the reason. One
+    /// goes in the first, and twice as many after each that brought answers.
+    fn next_repeats(&mut self, now: Instant, payers: &mut Payers) -> Option<Batch> {
+        if self.repeats_in_flight >= REPEATS_IN_FLIGHT_MAX || self.repeats.is_empty() {
             return None;
         }
         let payment = Some(payers.pay(self.class, now)?);
-        let max = if self.class == Class::Polls { ROWS_MAX } else { self.trial_max };
+        let max = if self.class == Class::Polls { ROWS_MAX } else { self.repeats_max };
         let mut chosen = Chosen::new(self.class);
         chosen.take(&mut self.repeats, max, now);
-        self.trials += 1;
-        Some(Batch { is_trial: true, payment, ..chosen.batch()? })
+        self.repeats_in_flight += 1;
+        Some(Batch { is_repeat: true, payment, ..chosen.batch()? })
     }
 }
 
@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_has_failed_goes_apart_in_requests_that_grow_with_each_that_succeeds() {
+    async fn what_has_failed_goes_in_requests_of_its_own_that_grow_with_each_that_succeeds() {
         let mut waiters = Waiters::none();
         for n in 0..20 {
             waiters.add_repeat(&format!("failed-{n:02}"), release());
@@ -648,9 +648,9 @@ mod tests {
         assert_eq!(waiters.next_batch().unwrap().1, ["fresh"]);
         let mut sizes = Vec::new();
         for reply in [Reply::Answered, Reply::Answered, Reply::Refused, Reply::Answered] {
-            let trial = waiters.next().unwrap();
-            sizes.push(trial.ops.len());
-            waiters.ended(&trial, reply);
+            let repeats = waiters.next().unwrap();
+            sizes.push(repeats.ops.len());
+            waiters.ended(&repeats, reply);
         }
         sizes.push(waiters.next().unwrap().ops.len());
         assert_eq!(sizes, [1, 2, 4, 1, 2]);

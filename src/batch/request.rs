@@ -190,10 +190,10 @@ pub(super) struct Batch {
     pub(super) patience: Duration,
     /// Given back if the request brings answers.
     pub(super) payment: Option<Payment>,
-    /// True if it tries acts that have failed before.
-    pub(super) is_trial: bool,
-    /// How often these very acts were sent together before.
-    pub(super) repeats: u32,
+    /// True if its acts repeat what failed.
+    pub(super) is_repeat: bool,
+    /// How often these very acts were aborted together.
+    pub(super) aborts: u32,
     /// True if its acts met silence on the flow before this one.
     pub(super) after_silence: bool,
 }
@@ -202,8 +202,8 @@ impl Batch {
     pub(super) fn new(class: Class, mut ops: Vec<Arc<Op>>) -> Batch {
         ops.sort_by(|one, other| one.lock.cmp(&other.lock));
         let patience = ops.iter().map(|op| op.patience).min().unwrap_or_default();
-        let (payment, is_trial, repeats, after_silence) = (None, false, 0, false);
-        Batch { class, ops, patience, payment, is_trial, repeats, after_silence }
+        let (payment, is_repeat, aborts, after_silence) = (None, false, 0, false);
+        Batch { class, ops, patience, payment, is_repeat, aborts, after_silence }
     }
 
     /// Returns how long the request may take: each of its acts is bounded by its own limit besides.
