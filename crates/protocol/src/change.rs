@@ -164,7 +164,7 @@ const RELEASE: &[Column] = &[Column::Token, Column::Writer, Column::Displaced];
 const REMOVE: &[Column] = &[Column::Heartbeat, Column::Token, Column::Writer, Column::Displaced];
 
 /// The same, who waits first, and what says that the row was seized: that is told, and decides nothing.
-const TAKEOVER: &[Column] = &[
+pub(crate) const TAKEOVER: &[Column] = &[
     Column::Heartbeat,
     Column::Token,
     Column::Writer,

@@ -10,14 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Cell, Column, Named, Observation, Rejection, Row, StoredRow, Succession, Timestamp, Writer,
+    Cell, Column, Moment, Named, Observation, Rejection, Row, StoredRow, Succession, Timestamp,
+    Writer,
 };
 
 /// The polls at which a contender couldn't take the lock, before it asks for a place.
 pub(crate) const PATIENCE_POLLS: u8 = 2;
 
 /// From one place in line to the next at least, however often a contender polls.
-pub(crate) const MARK_INTERVAL_MIN: Duration = Duration::from_secs(1);
+const MARK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// From a failure to the next place in line: whoever is in trouble adds no more to it (I8).
 pub(crate) const MARK_PAUSE: Duration = Duration::from_secs(10);
@@ -99,6 +100,28 @@ pub fn id_of(waiter: &str) -> &str {
     let is_instance =
         |text: &str| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     waiter.rsplit_once('#').filter(|(_, it)| is_instance(it)).map_or(waiter, |(id, _)| id)
+}
+
+/// From when on a process may take a place: one a poll at the most, and one a second (I8).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(crate) struct MarkLimit {
+    from: Moment,
+}
+
+impl MarkLimit {
+    pub(crate) fn is_due(&self, now: Moment) -> bool {
+        now >= self.from
+    }
+
+    /// Notes that a place is taken.
+    pub(crate) fn marked(&mut self, now: Moment, poll_interval: Duration) {
+        self.from = now + poll_interval.max(MARK_INTERVAL_MIN);
+    }
+
+    /// Notes that something failed, which a place would add to.
+    pub(crate) fn failed(&mut self, now: Moment) {
+        self.from = now + MARK_PAUSE;
+    }
 }
 
 /// One contender's wait for the lock.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::line::{self, MARK_INTERVAL_MIN, MARK_PAUSE, PATIENCE_POLLS, Place};
+use crate::line::{self, MarkLimit, PATIENCE_POLLS, Place};
 use crate::{Moment, Row, Timestamp};
 
 /// One process's wait for any of a semaphore's permits.
@@ -18,9 +18,8 @@ pub struct PermitWait {
     since: Option<Timestamp>,
     /// At how many polls it couldn't take any.
     misses: u8,
-    /// It takes no place before, and one an interval.
-    mark_from: Moment,
-    mark_interval: Duration,
+    mark_limit: MarkLimit,
+    poll_interval: Duration,
 }
 
 /// A permit that somebody else has, or was promised.
@@ -46,9 +45,8 @@ pub struct PermitMark {
 impl PermitWait {
     /// Returns the wait of a process, which is known in line by its id and this nonce.
     pub fn new(id: &str, nonce: u64, poll_interval: Duration) -> PermitWait {
-        let mark_interval = poll_interval.max(MARK_INTERVAL_MIN);
-        let (waiter, mark_from) = (line::waiter(id, nonce), Moment::default());
-        PermitWait { waiter, since: None, misses: 0, mark_from, mark_interval }
+        let (waiter, mark_limit) = (line::waiter(id, nonce), MarkLimit::default());
+        PermitWait { waiter, since: None, misses: 0, mark_limit, poll_interval }
     }
 
     /// Notes that the wait is over: a caller has a permit, or none waits any more.
@@ -58,7 +56,7 @@ impl PermitWait {
 
     /// Notes that something failed, which a place would add to (I8).
     pub fn failed(&mut self, now: Moment) {
-        self.mark_from = now + MARK_PAUSE;
+        self.mark_limit.failed(now);
     }
 
     /// Returns true if a release has promised the permit to this very process.
@@ -95,12 +93,12 @@ impl PermitWait {
     fn missed(&mut self, now: Moment) -> Option<Place> {
         let since = self.since?;
         self.misses = (self.misses + 1).min(PATIENCE_POLLS);
-        let is_due = self.misses >= PATIENCE_POLLS && now >= self.mark_from;
+        let is_due = self.misses >= PATIENCE_POLLS && self.mark_limit.is_due(now);
         is_due.then(|| Place { rank: 0, since, waiter: Arc::clone(&self.waiter) })
     }
 
     fn marks(&mut self, now: Moment, number: usize, place: Place) -> PermitMark {
-        self.mark_from = now + self.mark_interval;
+        self.mark_limit.marked(now, self.poll_interval);
         PermitMark { number, place }
     }
 }

@@ -65,11 +65,8 @@ impl SlotRecord {
 
     /// Returns the record of the last slot, in the job's row; a held lock means that it runs.
     pub(crate) fn last(record: &Record, row: &Row, is_held: bool) -> SlotRecord {
-        let mut last = SlotRecord::past(record);
-        last.began = time(record.began.unwrap_or(row.token));
+        let mut last = SlotRecord::past(&record.clone().timed(row.token));
         let has_ended = record.began.is_some();
-        last.ended =
-            (has_ended && record.ended.is_none()).then_some(time(row.token)).or(last.ended);
         if record.state == job::SlotState::Open {
             let is_lost = !has_ended && !is_held && record.starts >= record.attempts;
             last.state = match (has_ended, is_held) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Attempt, BackOff, Holding, Instance, Phase, Releasing, Turn};
-use crate::line::{MARK_INTERVAL_MIN, MARK_PAUSE, Place, Step};
+use crate::line::{MARK_PAUSE, Place, Step};
 use crate::{
     Act, Announcement, Answer, Decision, EndReason, Moment, Nonce, Observation, Row, Succession,
     TermId, Timestamp, Wake, Writer,
@@ -26,7 +26,7 @@ impl Instance {
             Phase::Standby { poll, is_marking } => {
                 self.phase = Phase::Standby { poll, is_marking: false };
                 if is_marking && matches!(answer, Answer::NotApplied | Answer::Unknown) {
-                    self.mark_from = now + MARK_PAUSE;
+                    self.mark_limit.failed(now);
                     self.failures.lost_races = self.failures.lost_races.saturating_add(1);
                 }
             }
@@ -68,8 +68,8 @@ impl Instance {
     /// Takes a place in line. Nobody waits for the answer, and nothing is repeated.
     fn mark(&mut self, now: Moment, place: Option<Place>, decision: &mut Decision) {
         let is_well = self.failures.in_a_row() == 0 || now >= self.failures.last + MARK_PAUSE;
-        let Some(place) = place.filter(|_| is_well && now >= self.mark_from) else { return };
-        self.mark_from = now + self.timing.poll_interval.max(MARK_INTERVAL_MIN);
+        let Some(place) = place.filter(|_| is_well && self.mark_limit.is_due(now)) else { return };
+        self.mark_limit.marked(now, self.timing.poll_interval);
         if let Phase::Standby { is_marking, .. } = &mut self.phase {
             *is_marking = true;
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::back_off::{Failures, LASTING};
-use crate::line::{Place, Standing, Wait};
+use crate::line::{MarkLimit, Place, Standing, Wait};
 use crate::{
     Announcement, Decision, EndReason, Event, Moment, Row, Succession, TermId, Timestamp, Timing,
     Wake, Writer,
@@ -33,10 +33,9 @@ pub struct Instance {
     begin_from: Moment,
     /// No attempt is made before, whoever asks: the owner was told to go.
     away_until: Moment,
-    /// How it stands in line, and from when on it may take a place: one a poll at
-    /// most, and one a second (I8).
+    /// How it stands in line, and from when on it may take a place.
     line: Wait,
-    mark_from: Moment,
+    mark_limit: MarkLimit,
     /// Set once the owner is done: by then the instance has ended, whatever is under way.
     stop_by: Option<Moment>,
 }
@@ -121,7 +120,7 @@ impl Instance {
             begin_from: Moment::default(),
             away_until: Moment::default(),
             line: Wait::new(id, nonce, Standing::Plain),
-            mark_from: Moment::default(),
+            mark_limit: MarkLimit::default(),
             stop_by: None,
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::record::{Record, Recorded, SlotState};
-use crate::change::{changed, unchanged};
+use crate::change::{TAKEOVER, changed, unchanged};
 use crate::{Cell, Change, Column, Rejection, Row, StoredRow, Timestamp, Write, WriteKind, Writer};
 
 /// A change of a job's record, carried out with the begin or the end of a term, or not at all.
@@ -40,16 +40,6 @@ pub enum Ending {
     Failed,
 }
 
-/// The columns of a begin beside those of its term: `info` has the slots before.
-const BEGIN: &[Column] = &[
-    Column::Heartbeat,
-    Column::Token,
-    Column::Writer,
-    Column::Displaced,
-    Column::Info,
-    Column::Next,
-];
-
 /// The columns of a release beside those of its term: `lease_ms` has the pause. No heartbeat, so that it
 /// contends with none.
 const END: &[Column] =
@@ -61,7 +51,8 @@ const FENCED_END: &[Column] = &[Column::Token, Column::Writer];
 /// Returns the columns of a change of both rows.
 pub(crate) fn columns(term: &Change, record: &RecordChange) -> &'static [Column] {
     match (term, record) {
-        (_, RecordChange::Begin { .. }) => BEGIN,
+        // `info` has the slots before.
+        (_, RecordChange::Begin { .. }) => TAKEOVER,
         (Change::Fence { .. }, RecordChange::End { .. }) => FENCED_END,
         (_, RecordChange::End { .. }) => END,
     }

@@ -100,12 +100,16 @@ impl Record {
         info.unwrap_or_default().lines().filter_map(Record::parse).collect()
     }
 
+    /// Returns the record with the times that its row's own token says, which is this.
+    pub fn timed(self, token: Timestamp) -> Record {
+        let ended = self.ended.or(self.began.map(|_| token));
+        Record { began: self.began.or(Some(token)), ended, ..self }
+    }
+
     /// Returns the text for `info` once another slot takes the place of this one, which was written at
     /// `written`.
     pub(super) fn becomes_past(self, written: Timestamp, info: Option<&str>) -> String {
-        let ended = self.ended.or((self.began.is_some()).then_some(written));
-        let began = self.began.or(Some(written));
-        let last = Record { began, ended, ..self };
+        let last = self.timed(written);
         let before = Record::past(info).into_iter();
         let lines = std::iter::once(last).chain(before).take(PAST_MAX);
         lines.map(|it| it.to_string()).collect::<Vec<_>>().join("\n")

@@ -31,7 +31,7 @@ pub enum Slot {
     Every(Duration),
 }
 
-/// What follows for a slot.
+/// The next step for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// It may be started.

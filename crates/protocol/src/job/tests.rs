@@ -53,7 +53,7 @@ fn seen(row: Option<&StoredRow>, read_at: i64) -> Observation {
     Observation { row: row.map(StoredRow::row), next: None, read_at }
 }
 
-/// What follows from these rows at that time, and whether the instance may take the lock.
+/// Returns the step that follows from these rows at that time, and true if the instance may take the lock.
 fn follows(
     runner: &mut Runner,
     lock: Option<&StoredRow>,

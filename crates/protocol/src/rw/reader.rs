@@ -54,7 +54,7 @@ impl Reader {
             return gate;
         }
         if is_taken(&write_lock) {
-            // Who stands first is told by the gate alone.
+            // The gate alone tells who stands first.
             return Observation { next: gate.next, ..write_lock };
         }
         self.vacant[0].1 = gate.row;

@@ -15,14 +15,14 @@ use super::line::write_cells;
 const LEASE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_secs(1);
 /// From a request to its answer.
-const TRIP: Duration = Duration::from_millis(10);
+const ROUND_TRIP: Duration = Duration::from_millis(10);
 const TODAY: Timestamp = Timestamp(1_795_000_000_000_000_000);
 
 /// An event in the life of a process with one caller.
 #[derive(Clone, Debug)]
 enum Happens {
     Polls,
-    /// What the poll showed comes to be known.
+    /// The answer to the poll arrives.
     Sees(Timestamp, Vec<StoredRow>),
     Tries(usize),
     Marks(PermitMark),
@@ -110,7 +110,7 @@ impl World {
                 Happens::Polls => {
                     self.processes[index].waits_since.get_or_insert(at);
                     let seen = Happens::Sees(TODAY + at.0, self.rows.clone());
-                    self.schedule(TRIP, index, seen);
+                    self.schedule(ROUND_TRIP, index, seen);
                 }
                 Happens::Sees(read_at, rows) => self.sees(index, read_at, &rows),
                 Happens::Tries(number) => self.tries(index, number),
@@ -120,7 +120,7 @@ impl World {
                 Happens::GivesBack(number, term) => {
                     let next = Succession::InLine { grace: POLL * 2 };
                     self.change(number, &Change::Release { term, next });
-                    self.schedule(TRIP, index, Happens::Polls);
+                    self.schedule(ROUND_TRIP, index, Happens::Polls);
                 }
             }
         }
@@ -146,7 +146,7 @@ impl World {
         if let Some(number) =
             promised.pop().or_else(|| free.get(chance % free.len().max(1)).copied())
         {
-            self.schedule(TRIP * 3 / 2, index, Happens::Tries(number));
+            self.schedule(ROUND_TRIP * 3 / 2, index, Happens::Tries(number));
         } else {
             self.polls_after(index, POLL);
         }
@@ -185,12 +185,16 @@ impl World {
             self.rows[number].lease_ms = Some(80_000_000);
             return;
         };
-        self.schedule(hold + TRIP * 2, index, Happens::GivesBack(number, TermId { token, writer }));
+        self.schedule(
+            hold + ROUND_TRIP * 2,
+            index,
+            Happens::GivesBack(number, TermId { token, writer }),
+        );
     }
 
     fn marks(&mut self, index: usize, mark: Option<PermitMark>) {
         if let Some(mark) = mark {
-            self.schedule(TRIP * 3 / 2, index, Happens::Marks(mark));
+            self.schedule(ROUND_TRIP * 3 / 2, index, Happens::Marks(mark));
         }
     }
 
