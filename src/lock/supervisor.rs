@@ -186,7 +186,7 @@ fn say_dropped<R: TaskResult>(guard: &Guard, returned: Option<R>) {
     }
 }
 
-fn task_failed(lock: &str, source: TaskError) -> Error {
+pub(super) fn task_failed(lock: &str, source: TaskError) -> Error {
     let what = format!("its task failed: {}", with_causes(&*source));
     Error::new(Kind::Task { lock: lock.to_string(), what, source: Some(source) })
 }

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use spindle_protocol::job::{Record, Recorded};
 use spindle_protocol::{Answer, Change, Row, StoredRow, Timestamp};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::pages::Pages;
+use super::remove::once_more;
 use crate::batch::Columns;
 use crate::error::{Error, Kind, Result};
 use crate::lock::SlotRecord;
 use crate::names::{JOBS_PREFIX, check_not_reserved, check_table_name, job_key, job_name};
 use crate::settings::LEASE_DEFAULT;
 use crate::store::membership::taken_until;
-use crate::store::{PAUSE, REQUEST_LIMIT, Table, despite_others};
+use crate::store::{REQUEST_LIMIT, Table, despite_others};
 use crate::term::say;
 
 /// A job as it stands in the table: its last slots.
@@ -139,19 +140,10 @@ pub(crate) async fn remove_job(table: &Table, name: &str) -> Result<bool> {
         let record = seen.writer.to_string();
         let change = Change::Remove { seen: Some(seen), takeovers: Vec::new() };
         let (outcome, _) = table.carry_out(&key, change, REQUEST_LIMIT).await;
-        match (outcome.answer, outcome.error) {
-            (Answer::Applied { .. }, _) => {
-                say(|| tracing::info!(job = name, record, "the record of a job was removed"));
-                return Ok(true);
-            }
-            (Answer::Rejected(_), None) if Instant::now() < deadline => {}
-            (_, Some(error)) if error.may_be_anothers() && Instant::now() < deadline => {}
-            (_, Some(error)) => return Err(error),
-            (_, None) => {
-                let doing = format!("job `{name}`: remove its record");
-                return Err(Error::timed_out(doing, REQUEST_LIMIT));
-            }
+        if let Answer::Applied { .. } = outcome.answer {
+            say(|| tracing::info!(job = name, record, "the record of a job was removed"));
+            return Ok(true);
         }
-        sleep(PAUSE).await;
+        once_more(outcome, deadline, || format!("job `{name}`: remove its record")).await?;
     }
 }

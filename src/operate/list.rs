@@ -17,7 +17,8 @@ use crate::store::Table;
 /// The rows of takeovers, of [counts of shards](crate::LockTable::shard_count) and of
 /// [jobs](crate::LockTable::jobs) are no locks.
 ///
-/// It has one page in memory, of 100 rows unless told otherwise, however large the table. Each page
+/// It has one page in memory, of 100 rows unless told otherwise, and the rows of the jobs on the pages before,
+/// however large the table. Each page
 /// is one strong read of its own: a lock that changes hands meanwhile is shown as it was when its
 /// page was read.
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ pub struct LockList {
     table: Arc<Table>,
     pages: Pages,
     page: VecDeque<LockState>,
-    /// The rows of jobs on the pages so far.
+    /// The rows of jobs on the pages so far, for [`jobs`](LockList::jobs).
     jobs: Vec<(StoredRow, Timestamp)>,
 }
 

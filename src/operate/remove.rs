@@ -10,7 +10,7 @@ use spindle_protocol::{
 use tokio::time::{Instant, sleep};
 
 use super::state::{Holding, LockState};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Outcome, Result};
 use crate::names::check_is_lock;
 use crate::store::{PAUSE, REQUEST_LIMIT, Table, despite_others};
 use crate::term::say;
@@ -39,8 +39,8 @@ pub(crate) async fn remove(table: &Table, name: &str) -> Result<bool> {
         let seen = found.as_ref().map(StoredRow::row);
         let change = Change::Remove { seen, takeovers };
         let (outcome, _) = table.carry_out(name, change, REQUEST_LIMIT).await;
-        match (outcome.answer, outcome.error) {
-            (Answer::Applied { .. }, _) => {
+        match outcome.answer {
+            Answer::Applied { .. } => {
                 if let Some(full) = &found {
                     // Nothing else tells of an eviction from here on.
                     let info = full.info.as_deref().unwrap_or_default();
@@ -48,16 +48,27 @@ pub(crate) async fn remove(table: &Table, name: &str) -> Result<bool> {
                 }
                 return Ok(found.is_some());
             }
-            (Answer::Rejected(Rejection::Needless), None) => return Ok(false),
-            (Answer::Rejected(_), None) if Instant::now() < deadline => {}
-            (_, Some(error)) if error.may_be_anothers() && Instant::now() < deadline => {}
-            (_, Some(error)) => return Err(error),
-            (_, None) => {
-                return Err(Error::timed_out(format!("lock `{name}`: remove it"), REQUEST_LIMIT));
-            }
+            Answer::Rejected(Rejection::Needless) => return Ok(false),
+            _ => once_more(outcome, deadline, || format!("lock `{name}`: remove it")).await?,
         }
-        sleep(PAUSE).await;
     }
+}
+
+/// Waits before an act is tried once more that others got in the way of; says why it isn't, if so.
+pub(super) async fn once_more(
+    outcome: Outcome,
+    deadline: Instant,
+    doing: impl FnOnce() -> String,
+) -> Result<()> {
+    let is_time_left = Instant::now() < deadline;
+    match (outcome.answer, outcome.error) {
+        (Answer::Rejected(_), None) if is_time_left => {}
+        (_, Some(error)) if error.may_be_anothers() && is_time_left => {}
+        (_, Some(error)) => return Err(error),
+        (_, None) => return Err(Error::timed_out(doing(), REQUEST_LIMIT)),
+    }
+    sleep(PAUSE).await;
+    Ok(())
 }
 
 impl Table {

@@ -1,4 +1,4 @@
-//! What came of one call.
+//! The outcome of one call.
 
 use std::fmt;
 

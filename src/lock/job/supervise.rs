@@ -16,6 +16,7 @@ use crate::error::{Error, Kind, ReleaseOutcome, Result, TaskError, is_fenced, wi
 use crate::lock::guard::Guard;
 use crate::lock::handle::Spindle;
 use crate::lock::lead_options::TaskResult;
+use crate::lock::supervisor::task_failed;
 use crate::lock::work::{self, Ended, Orders, Why};
 use crate::runloop::{JobRows, RowRole, SlotSeen, WaitMode};
 use crate::settings::Settings;
@@ -44,7 +45,7 @@ pub(super) struct Supervisor {
     own: Option<Writer>,
 }
 
-/// What follows a start, or a look at the slot.
+/// The next step after a start, or after a look at the slot.
 enum Next<T> {
     Ends(JobOutcome<T>),
     /// Looks again; with how the last start of this call ended, if that was not recorded yet.
@@ -196,10 +197,9 @@ impl Supervisor {
         self.own = Some(guard.writer().clone());
         let ended = self.run_under(&guard, task, &run).await;
         let ended = match ended {
-            Ended::Returned(returned) => returned.into_result().map_err(|source| {
-                let what = format!("its task failed: {}", with_causes(&*source));
-                self.failed(what, Some(source))
-            }),
+            Ended::Returned(returned) => {
+                returned.into_result().map_err(|source| task_failed(&self.settings.name, source))
+            }
             Ended::Panicked(message) => {
                 let lock = guard.lock().to_string();
                 Err(Error::new(Kind::Panicked { lock, message }))
