@@ -492,7 +492,8 @@ fn wait(text: &str) -> Result<Duration, String> {
     Ok(wait)
 }
 
-fn slot(text: &str) -> Result<chrono::DateTime<chrono::Utc>, String> {
+/// Reads the time of a slot.
+pub fn slot(text: &str) -> Result<chrono::DateTime<chrono::Utc>, String> {
     let said = |error| format!("{error}; write for example 2026-11-27T02:00:00Z");
     chrono::DateTime::parse_from_rfc3339(text).map(|it| it.to_utc()).map_err(said)
 }

@@ -4,10 +4,36 @@ use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
-use spindle::job::{JobState, SlotRecord, SlotState};
+use spindle::LockBuilder;
+use spindle::job::{Job, JobState, SlotRecord, SlotState};
 
 use crate::output::{Cell, Line, Paint, printable};
 use crate::record::in_words;
+
+/// The choices of who runs a job, where they are named.
+pub struct JobChoices {
+    pub attempts: Option<u32>,
+    pub retry_pause: Option<Duration>,
+    pub at_most: Option<Duration>,
+    pub skip_if_running: bool,
+}
+
+impl JobChoices {
+    /// Returns the job of this lock.
+    pub fn job(&self, lock: LockBuilder) -> Job {
+        let mut job = lock.job();
+        if let Some(attempts) = self.attempts {
+            job = job.attempts(attempts);
+        }
+        if let Some(pause) = self.retry_pause {
+            job = job.retry_pause(pause);
+        }
+        if let Some(limit) = self.at_most {
+            job = job.at_most(limit);
+        }
+        if self.skip_if_running { job.skip_if_running() } else { job }
+    }
+}
 
 /// A slot of a job as the output shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -247,7 +247,7 @@ impl Holder {
             self.claimed.claims.counted(|counts| counts.lapsed += 1);
             start.run.lapse();
             drop(start.end);
-            // What it says is known.
+            // It fails, as the client's silence has already told.
             let _ = running.await;
             return self.ended(reason, None);
         };

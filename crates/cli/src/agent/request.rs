@@ -15,6 +15,8 @@ use tokio::time::timeout;
 
 use super::deadline::Reading;
 use super::exits::Client;
+use crate::arguments::slot;
+use crate::jobs::JobChoices;
 use crate::serve::answers::json;
 use crate::serve::peer::Peer;
 
@@ -115,17 +117,9 @@ impl RunOnce {
             (None, Some(period)) => Slot::every(period),
             _ => return Err(bad("slot: name it, or the period of the schedule as `every`")),
         };
-        let mut job = lock.job();
-        if let Some(attempts) = self.attempts {
-            job = job.attempts(attempts);
-        }
-        if let Some(pause) = self.retry_pause {
-            job = job.retry_pause(pause);
-        }
-        if let Some(limit) = self.at_most {
-            job = job.at_most(limit);
-        }
-        Ok((if self.skip_if_running { job.skip_if_running() } else { job }, slot))
+        let RunOnce { attempts, retry_pause, at_most, skip_if_running, .. } = *self;
+        let choices = JobChoices { attempts, retry_pause, at_most, skip_if_running };
+        Ok((choices.job(lock), slot))
     }
 }
 
@@ -249,8 +243,6 @@ fn time_or_none<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<Option<DateTime<Utc>>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let time = DateTime::parse_from_rfc3339(&text).map_err(|error| {
-        D::Error::custom(format!("`{text}`: {error}; write for example 2026-11-27T02:00:00Z"))
-    })?;
-    Ok(Some(time.to_utc()))
+    let time = slot(&text).map_err(|error| D::Error::custom(format!("`{text}`: {error}")))?;
+    Ok(Some(time))
 }

@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use spindle::job::{Job, JobOutcome, JobRun, Slot};
+use spindle::job::{JobOutcome, JobRun, Slot};
 use spindle::{CancellationToken, LockBuilder};
 use tokio::time::{Instant, sleep_until};
 
 use super::run::{conclude, killed_by, under};
 use crate::arguments::Run;
 use crate::failure::{Code, Failure, Result};
+use crate::jobs::JobChoices;
 use crate::log;
 use crate::output::printable;
 use crate::signals::Signals;
@@ -75,7 +76,10 @@ pub async fn run_slot(
 ) -> Result<ExitCode> {
     let (name, course, cancel) = (run.name.clone(), Course::default(), CancellationToken::new());
     let until = run.wait.map(|wait| Instant::now() + wait);
-    let job = job(lock.lease(run.lease), &run).until(cancel.clone());
+    let Run { retry_pause, at_most, skip_if_running, .. } = run;
+    let attempts = Some(run.attempts);
+    let choices = JobChoices { attempts, retry_pause, at_most, skip_if_running };
+    let job = choices.job(lock.lease(run.lease)).until(cancel.clone());
     let (forward, forwarded) = Signals::sent_on();
     let (run, forwarded) = (Arc::new(run), Arc::new(tokio::sync::Mutex::new(forwarded)));
     let told = course.clone();
@@ -125,17 +129,6 @@ pub async fn run_slot(
     };
     let last = course.state().last.take();
     concluded(&name, outcome, last)
-}
-
-fn job(lock: LockBuilder, run: &Run) -> Job {
-    let mut job = lock.job().attempts(run.attempts);
-    if let Some(pause) = run.retry_pause {
-        job = job.retry_pause(pause);
-    }
-    if let Some(limit) = run.at_most {
-        job = job.at_most(limit);
-    }
-    if run.skip_if_running { job.skip_if_running() } else { job }
 }
 
 fn concluded(
