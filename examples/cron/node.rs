@@ -19,7 +19,7 @@ use crate::server::{DATABASE, Failure, connect};
 pub const SCHEDULE: &str = "*/3 * * * * *";
 pub const LEASE: Duration = Duration::from_secs(2);
 
-/// What the next run is to do, by the parent's orders.
+/// The parent's order for the next run.
 type Order = Arc<Mutex<String>>;
 
 pub async fn work(endpoint: &str, id: &str) -> Result<(), Failure> {

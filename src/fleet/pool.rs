@@ -74,8 +74,8 @@ pub(super) struct PermitSlot {
 impl Known {
     /// Takes note of what a poll shows.
     ///
-    /// What is promised to this process goes first. Then comes what it had lately, so that processes that
-    /// have enough don't race. Others choose, too: the rest goes by chance.
+    /// A permit that is promised to this process goes first. Then come those that it had lately, so that
+    /// processes that have enough don't race. Others choose, too: the rest goes by chance.
     fn sees(&mut self, sight: &Sight) {
         for permit in &sight.taken {
             self.lately.remove(&permit.number);

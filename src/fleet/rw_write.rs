@@ -63,7 +63,7 @@ impl RwLock {
                 biased;
                 guard = write_lock.acquire() => return Ok(WriteGuard::new(guard?, gate, turn)),
                 () = gate.cancelled() => {}
-                // Who reads by this table may have to read once more before it ends.
+                // A reader by this table may have to read once more before it ends.
                 () = Reading::is_there(&self.0.table, &self.0.settings.name) => {
                     gate.release().await;
                     drop(turn);

@@ -13,7 +13,7 @@ pub(crate) struct JobRows {
     seen: watch::Sender<Option<SlotSeen>>,
 }
 
-/// What an observation says of the slot.
+/// The slot as an observation shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct SlotSeen {
     pub(crate) slot: Timestamp,

@@ -25,7 +25,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 const ATTEMPTS: u32 = 3;
 
-/// What all nodes have seen.
+/// The notes of all nodes.
 #[derive(Default)]
 struct Seen {
     starts: Mutex<BTreeMap<i64, u32>>,

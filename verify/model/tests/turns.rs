@@ -38,7 +38,7 @@ enum View {
 }
 
 /// An instance of a process, for one row and one turn.
-struct Seat {
+struct Contender {
     process: usize,
     key: String,
     instance: Instance,
@@ -58,7 +58,7 @@ struct World {
     hold: Duration,
     has_line: bool,
     processes: Vec<Process>,
-    seats: BTreeMap<u64, Seat>,
+    contenders: BTreeMap<u64, Contender>,
     to_come: BTreeMap<(Moment, u64), Happens>,
     serial: u64,
     now: Moment,
@@ -76,7 +76,7 @@ impl World {
             hold,
             has_line,
             processes: Vec::new(),
-            seats: BTreeMap::new(),
+            contenders: BTreeMap::new(),
             to_come: BTreeMap::new(),
             serial: 0,
             now: Moment::default(),
@@ -108,16 +108,20 @@ impl World {
             self.now = next.key().0;
             match next.remove() {
                 Happens::Asks(process) => self.asks(process),
-                Happens::Wakes(seat, event) => self.decide(seat, event),
-                Happens::Due(seat, decision) if self.seats[&seat].decisions == decision => {
-                    self.decide(seat, Event::Wake);
+                Happens::Wakes(contender, event) => self.decide(contender, event),
+                Happens::Due(contender, decision)
+                    if self.contenders[&contender].decisions == decision =>
+                {
+                    self.decide(contender, Event::Wake);
                 }
                 Happens::Due(..) => {}
-                Happens::Arrives(seat, act) => {
-                    let answer = self.carry_out(seat, &act);
-                    self.schedule(self.now + WAY, Happens::Answers(seat, answer));
+                Happens::Arrives(contender, act) => {
+                    let answer = self.carry_out(contender, &act);
+                    self.schedule(self.now + WAY, Happens::Answers(contender, answer));
                 }
-                Happens::Answers(seat, answer) => self.decide(seat, Event::Answer(answer)),
+                Happens::Answers(contender, answer) => {
+                    self.decide(contender, Event::Answer(answer))
+                }
             }
         }
         for process in &mut self.processes {
@@ -128,30 +132,30 @@ impl World {
     fn asks(&mut self, process: usize) {
         self.processes[process].asked = self.now;
         if self.processes[process].writes {
-            self.seat(process, GATE.into(), Standing::Plain, View::Gate);
+            self.contender(process, GATE.into(), Standing::Plain, View::Gate);
         } else {
             let keys = [GATE.into(), WRITE_LOCK.into()];
             let view = View::Reader(Reader::new(keys, format!("p{process}"), LEASE));
-            self.seat(process, format!("{READERS}{}", self.serial), Standing::Reader, view);
+            self.contender(process, format!("{READERS}{}", self.serial), Standing::Reader, view);
         }
     }
 
-    fn seat(&mut self, process: usize, key: String, standing: Standing, view: View) {
+    fn contender(&mut self, process: usize, key: String, standing: Standing, view: View) {
         self.serial += 1;
         let (id, timing) = (format!("p{process}"), Timing::from_lease(LEASE));
         let standing = if self.has_line { standing } else { Standing::Aside };
         let instance = Instance::new(&id, self.serial, timing, self.now).standing(standing);
         let number = self.serial;
-        self.seats.insert(number, Seat { process, key, instance, view, decisions: 0 });
+        self.contenders.insert(number, Contender { process, key, instance, view, decisions: 0 });
         self.decide(number, Event::Wake);
     }
 
     fn decide(&mut self, number: u64, event: Event) {
         let now = self.now;
-        let seat = self.seats.get_mut(&number).expect("it has begun");
-        seat.decisions += 1;
-        let decision = seat.decisions;
-        let Decision { announce, act, wake, .. } = seat.instance.decide(now, event);
+        let contender = self.contenders.get_mut(&number).expect("it has begun");
+        contender.decisions += 1;
+        let decision = contender.decisions;
+        let Decision { announce, act, wake, .. } = contender.instance.decide(now, event);
         if let Some(act) = act {
             self.schedule(now + WAY, Happens::Arrives(number, act));
         }
@@ -165,12 +169,12 @@ impl World {
     }
 
     fn began(&mut self, number: u64, term: TermId) {
-        let (process, end) = (self.seats[&number].process, self.now + self.hold);
+        let (process, end) = (self.contenders[&number].process, self.now + self.hold);
         let let_go = Event::Contend(false);
-        match &self.seats[&number].view {
+        match &self.contenders[&number].view {
             View::Gate => {
                 let view = WriteLock::new((GATE.into(), term), format!("p{process}"), LEASE);
-                self.seat(process, WRITE_LOCK.into(), Standing::Aside, View::WriteLock(view));
+                self.contender(process, WRITE_LOCK.into(), Standing::Aside, View::WriteLock(view));
                 return;
             }
             View::Reader(_) => {
@@ -178,9 +182,10 @@ impl World {
                 self.schedule(end + WAY * 3, Happens::Asks(process));
             }
             View::WriteLock(_) => {
-                let is_gate =
-                    |seat: &Seat| seat.process == process && matches!(seat.view, View::Gate);
-                let gate = self.seats.iter().rfind(|(_, seat)| is_gate(seat));
+                let is_gate = |contender: &Contender| {
+                    contender.process == process && matches!(contender.view, View::Gate)
+                };
+                let gate = self.contenders.iter().rfind(|(_, contender)| is_gate(contender));
                 let gate = *gate.expect("it has the gate").0;
                 self.schedule(end, Happens::Wakes(number, let_go.clone()));
                 self.schedule(end + WAY * 2, Happens::Wakes(gate, let_go));
@@ -195,9 +200,9 @@ impl World {
 
     fn carry_out(&mut self, number: u64, act: &Act) -> Answer {
         let at = TODAY + self.now.0;
-        let seat = self.seats.get_mut(&number).expect("it has begun");
-        let key = seat.key.clone();
-        let change = match &mut seat.view {
+        let contender = self.contenders.get_mut(&number).expect("it has begun");
+        let key = contender.key.clone();
+        let change = match &mut contender.view {
             View::Gate => act.change(&holder()),
             View::Reader(reader) => reader.change(act, &holder()),
             View::WriteLock(lock) => lock.change(act, &holder()),
@@ -212,7 +217,7 @@ impl World {
             Observation { row, next, read_at: self.table.read_timestamp(at) }
         };
         let own = observe(&key);
-        Answer::Observed(match &mut seat.view {
+        Answer::Observed(match &mut contender.view {
             View::Gate => own,
             View::Reader(reader) => reader.observed(own, [observe(GATE), observe(WRITE_LOCK)]),
             View::WriteLock(lock) => {

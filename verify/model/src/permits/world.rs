@@ -39,7 +39,7 @@ pub(super) struct Permit {
     pub(super) token: u8,
 }
 
-/// Who has a permit: a process, by its number.
+/// The owner of a permit: a process, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Owner {
     Nobody,
@@ -56,7 +56,7 @@ pub(super) struct Stand {
     pub(super) since: u8,
 }
 
-/// What the callers of one process share.
+/// The knowledge that the callers of one process share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Pool {
     /// When the present wait began.

@@ -34,14 +34,14 @@ pub(super) struct Party {
     /// True if an instance did what the proof assumes that it doesn't.
     pub(super) broke_contract: bool,
     /// A reader's own row; a writer's gate and write lock, the latter once it has the gate.
-    pub(super) seats: [Option<Seat>; 2],
+    pub(super) contenders: [Option<Contender>; 2],
     /// How often it has begun to wait for the write lock.
     waits: u64,
 }
 
 /// An instance, and the row that it is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Seat {
+pub(super) struct Contender {
     pub(super) key: &'static str,
     pub(super) instance: Instance,
     view: View,
@@ -52,7 +52,7 @@ pub(super) struct Seat {
     pub(super) asked: Option<Asked>,
 }
 
-/// What stands between an instance and its rows.
+/// The view between an instance and its rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum View {
     Gate,
@@ -91,14 +91,14 @@ pub(super) fn pace() -> Timing {
     timing(3, 1, 2, 0, 1)
 }
 
-impl Seat {
-    fn new(key: &'static str, index: usize, nonce: u64, view: View, now: Moment) -> Seat {
+impl Contender {
+    fn new(key: &'static str, index: usize, nonce: u64, view: View, now: Moment) -> Contender {
         let standing = match view {
             View::Gate => Standing::Plain,
             View::Reader(_) => Standing::Reader,
             View::WriteLock(_) => Standing::Aside,
         };
-        Seat {
+        Contender {
             key,
             instance: Instance::new(IDS[index], nonce, pace(), now).standing(standing),
             view,
@@ -153,13 +153,13 @@ impl Party {
     /// Starts a reader with this row of its own, or a writer.
     pub(super) fn start(index: usize, reader: Option<&'static str>, now: Moment) -> Party {
         let nonce = 16 * (index as u64 + 1);
-        let seat = match reader {
+        let contender = match reader {
             Some(key) => {
                 let keys = [GATE.into(), WRITE_LOCK.into()];
                 let view = View::Reader(Reader::new(keys, IDS[index], pace().lease));
-                Seat::new(key, index, nonce, view, now)
+                Contender::new(key, index, nonce, view, now)
             }
-            None => Seat::new(GATE, index, nonce, View::Gate, now),
+            None => Contender::new(GATE, index, nonce, View::Gate, now),
         };
         Party {
             index,
@@ -169,65 +169,68 @@ impl Party {
             paused: false,
             has_held: false,
             broke_contract: false,
-            seats: [Some(seat), None],
+            contenders: [Some(contender), None],
             waits: 0,
         }
     }
 
-    /// Returns the number of the seat that its owner holds by.
+    /// Returns the number of the contender that its owner holds by.
     fn work(&self) -> usize {
         usize::from(self.is_writer)
     }
 
     /// Returns the term of its owner at this instant, judged by the clock.
     pub(super) fn has_lock(&self, now: Moment) -> Option<&TermId> {
-        self.seats[self.work()].as_ref()?.has_lock(now)
+        self.contenders[self.work()].as_ref()?.has_lock(now)
     }
 
     /// Returns true if its owner was told that it holds, and not that it doesn't any more.
     pub(super) fn is_at_work(&self) -> bool {
-        self.seats[self.work()].as_ref().is_some_and(|seat| seat.term.is_some())
+        self.contenders[self.work()].as_ref().is_some_and(|contender| contender.term.is_some())
     }
 
     /// Returns true if it has stopped new readers and waits for the others.
     pub(super) fn is_waiting(&self) -> bool {
-        let has_gate = self.seats[0].as_ref().is_some_and(|seat| seat.term.is_some());
+        let has_gate =
+            self.contenders[0].as_ref().is_some_and(|contender| contender.term.is_some());
         self.is_writer && has_gate && !self.is_at_work()
     }
 
-    pub(super) fn asked(&self, seat: usize) -> Option<&Asked> {
-        self.seats[seat].as_ref()?.asked.as_ref()
+    pub(super) fn asked(&self, contender: usize) -> Option<&Asked> {
+        self.contenders[contender].as_ref()?.asked.as_ref()
     }
 
-    pub(super) fn asked_mut(&mut self, seat: usize) -> Option<&mut Asked> {
-        self.seats[seat].as_mut()?.asked.as_mut()
+    pub(super) fn asked_mut(&mut self, contender: usize) -> Option<&mut Asked> {
+        self.contenders[contender].as_mut()?.asked.as_mut()
     }
 
     pub(super) fn crash(&mut self) -> Vec<(&'static str, Change)> {
         (self.is_alive, self.wanted, self.paused) = (false, false, false);
-        let seats = std::mem::take(&mut self.seats);
-        seats.into_iter().flatten().filter_map(|seat| seat.asked?.late()).collect()
+        let contenders = std::mem::take(&mut self.contenders);
+        contenders.into_iter().flatten().filter_map(|contender| contender.asked?.late()).collect()
     }
 
-    /// Returns the first of its seats that is due.
+    /// Returns the first of its contenders that is due.
     pub(super) fn due(&self, now: Moment) -> Option<usize> {
-        self.seats.iter().position(|seat| seat.as_ref().is_some_and(|seat| seat.wake_is_due(now)))
+        self.contenders.iter().position(|contender| {
+            contender.as_ref().is_some_and(|contender| contender.wake_is_due(now))
+        })
     }
 
     /// Returns true if a process that gets its time would have acted before the clock goes on.
     pub(super) fn is_prompt(&self, now: Moment) -> bool {
-        let is_late = |seat: &Seat| {
-            let overdue = seat.wake.is_some_and(|wake| wake.at + wake.spread <= now);
-            overdue || seat.is_out_of_time(now)
+        let is_late = |contender: &Contender| {
+            let overdue = contender.wake.is_some_and(|wake| wake.at + wake.spread <= now);
+            overdue || contender.is_out_of_time(now)
         };
-        self.paused || !self.seats.iter().flatten().any(is_late)
+        self.paused || !self.contenders.iter().flatten().any(is_late)
     }
 
     /// Its owner lets go, or wants it again: the write lock first, and then the gate.
     pub(super) fn contend(&mut self, wanted: bool, now: Moment) -> Vec<(&'static str, Change)> {
         self.wanted = wanted;
         let mut late = Vec::new();
-        if let (true, Some(_)) = (self.is_writer && !wanted, &self.seats[1]) {
+        if let (true, Some(_)) = (self.is_writer && !wanted, &self.contenders[1]) {
             late.extend(self.decide(1, Event::Contend(false), now));
         }
         late.extend(self.decide(0, Event::Contend(wanted), now));
@@ -243,21 +246,22 @@ impl Party {
     ) -> Vec<(&'static str, Change)> {
         self.paused = false;
         let work = self.work();
-        let Some(seat) = &mut self.seats[at] else { return Vec::new() };
-        let before = seat.instance.clone();
-        let decision = seat.instance.decide(now, event.clone());
-        self.broke_contract |= seat.instance.broken_rule(&before, now, &event, &decision).is_some();
+        let Some(contender) = &mut self.contenders[at] else { return Vec::new() };
+        let before = contender.instance.clone();
+        let decision = contender.instance.decide(now, event.clone());
+        self.broke_contract |=
+            contender.instance.broken_rule(&before, now, &event, &decision).is_some();
         let Decision { announce, act, wake, early: _ } = decision;
-        seat.wake = wake;
+        contender.wake = wake;
         let mut late = Vec::new();
         if let Some(act) = act {
-            let (ask, passage) = (seat.asks(&act), Passage::Leaving);
-            let replaced = seat.asked.replace(Asked { ask, passage, sent: now });
+            let (ask, passage) = (contender.asks(&act), Passage::Leaving);
+            let replaced = contender.asked.replace(Asked { ask, passage, sent: now });
             late.extend(replaced.and_then(Asked::late));
         }
         match announce {
             Some(Announcement::Began { token, writer, valid_until }) => {
-                seat.term = Some((TermId { token, writer }, valid_until));
+                contender.term = Some((TermId { token, writer }, valid_until));
                 if at == work {
                     self.has_held = true;
                 } else {
@@ -265,13 +269,13 @@ impl Party {
                 }
             }
             Some(Announcement::Extended { valid_until }) => {
-                if let Some((_, until)) = &mut seat.term {
+                if let Some((_, until)) = &mut contender.term {
                     *until = valid_until;
                 }
             }
             Some(Announcement::Ended { .. }) => {
-                seat.term = None;
-                // Who only waits for the write lock gives that up with the gate.
+                contender.term = None;
+                // A writer that only waits for the write lock gives that up with the gate.
                 if at != work && !self.is_at_work() {
                     late.extend(self.decide(1, Event::Contend(false), now));
                 }
@@ -283,13 +287,13 @@ impl Party {
 
     /// A writer that has the gate waits for the write lock, by an instance of its own.
     fn has_gate(&mut self, now: Moment) -> Option<(&'static str, Change)> {
-        let (term, _) = self.seats[0].as_ref()?.term.clone()?;
+        let (term, _) = self.contenders[0].as_ref()?.term.clone()?;
         self.waits += 1;
         let nonce = 16 * (self.index as u64 + 1) + self.waits;
         let view = WriteLock::new((GATE.into(), term), IDS[self.index], pace().lease);
-        let seat = Seat::new(WRITE_LOCK, self.index, nonce, View::WriteLock(view), now);
+        let contender = Contender::new(WRITE_LOCK, self.index, nonce, View::WriteLock(view), now);
         // A former instance may release still; what it has under way may arrive.
-        self.seats[1].replace(seat)?.asked?.late()
+        self.contenders[1].replace(contender)?.asked?.late()
     }
 
     /// Hears an answer; gives back what may arrive late.
@@ -300,9 +304,9 @@ impl Party {
         now: Moment,
     ) -> Vec<(&'static str, Change)> {
         self.paused = false;
-        let Some(seat) = &mut self.seats[at] else { return Vec::new() };
-        seat.asked = None;
-        let Some(answer) = seat.is_told(reply) else { return Vec::new() };
+        let Some(contender) = &mut self.contenders[at] else { return Vec::new() };
+        contender.asked = None;
+        let Some(answer) = contender.is_told(reply) else { return Vec::new() };
         self.decide(at, Event::Answer(answer), now)
     }
 }

@@ -9,7 +9,7 @@ use super::scenarios::Scenario;
 use super::world::World;
 use crate::node::Passage;
 
-/// One step of the world. Numbers are of parties, of their seats, or of changes that are late.
+/// One step of the world. Numbers are of parties, of their contenders, or of changes that are late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Time passes.
@@ -45,11 +45,11 @@ pub enum Step {
 impl World {
     pub(super) fn steps(&self, scenario: &Scenario, steps: &mut Vec<Step>) {
         for index in 0..self.parties.len() {
-            for seat in 0..2 {
-                let asked = self.parties[index].asked(seat);
+            for contender in 0..2 {
+                let asked = self.parties[index].asked(contender);
                 if asked.is_some_and(|asked| asked.passage == Passage::Leaving) {
                     // Its outcome is settled before anything else happens.
-                    return self.outcomes(index, seat, steps);
+                    return self.outcomes(index, contender, steps);
                 }
             }
         }
@@ -61,7 +61,7 @@ impl World {
         let next = self.parties.iter().position(|party| is_due(&party));
         for (index, party) in self.parties.iter().enumerate() {
             let due = party.due(now).filter(|_| party.paused || next == Some(index));
-            steps.extend(due.map(|seat| Step::Wake(index, seat)));
+            steps.extend(due.map(|contender| Step::Wake(index, contender)));
             self.steps_of(index, steps);
             // Owners and machines act between two ticks: within one it would be the same.
             if next.is_none() {
@@ -73,16 +73,16 @@ impl World {
         }
     }
 
-    fn outcomes(&self, index: usize, seat: usize, steps: &mut Vec<Step>) {
-        steps.push(Step::Exchange(index, seat));
+    fn outcomes(&self, index: usize, contender: usize, steps: &mut Vec<Step>) {
+        steps.push(Step::Exchange(index, contender));
         if self.left.faults == 0 {
             return;
         }
         if self.left.delays > 0 {
-            steps.extend([Step::HoldUp(index, seat), Step::Arrive(index, seat)]);
+            steps.extend([Step::HoldUp(index, contender), Step::Arrive(index, contender)]);
         }
         if self.left.unknowns > 0 {
-            steps.extend([Step::Lose(index, seat), Step::Abort(index, seat)]);
+            steps.extend([Step::Lose(index, contender), Step::Abort(index, contender)]);
         }
         if self.left.crashes > 0 {
             steps.push(Step::Crash(index));
@@ -90,16 +90,16 @@ impl World {
     }
 
     fn steps_of(&self, index: usize, steps: &mut Vec<Step>) {
-        for (seat, it) in self.parties[index].seats.iter().enumerate() {
+        for (contender, it) in self.parties[index].contenders.iter().enumerate() {
             let Some(it) = it else { continue };
             let Some(asked) = &it.asked else { continue };
             match asked.passage {
-                Passage::HeldUp => steps.push(Step::Exchange(index, seat)),
-                Passage::Answered(_) => steps.push(Step::Answer(index, seat)),
+                Passage::HeldUp => steps.push(Step::Exchange(index, contender)),
+                Passage::Answered(_) => steps.push(Step::Answer(index, contender)),
                 Passage::Leaving => {}
             }
             if it.is_out_of_time(self.now()) {
-                steps.push(Step::TimeOut(index, seat));
+                steps.push(Step::TimeOut(index, contender));
             }
         }
     }
@@ -109,7 +109,7 @@ impl World {
         if !party.is_alive {
             return;
         }
-        let has_begun = party.seats.iter().flatten().any(|seat| seat.term.is_some());
+        let has_begun = party.contenders.iter().flatten().any(|contender| contender.term.is_some());
         if party.wanted && has_begun && self.left.departures > 0 {
             steps.push(Step::LetGo(index));
         }
@@ -130,21 +130,23 @@ impl World {
         world.pay(step);
         match step {
             Step::Tick => world.tick += 1,
-            Step::Wake(index, seat) => world.decide(index, seat, Event::Wake),
-            Step::Exchange(index, seat) => {
-                world.arrive(index, seat);
-                world.answer(index, seat);
+            Step::Wake(index, contender) => world.decide(index, contender, Event::Wake),
+            Step::Exchange(index, contender) => {
+                world.arrive(index, contender);
+                world.answer(index, contender);
             }
-            Step::HoldUp(index, seat) => {
-                if let Some(asked) = world.party_mut(index).asked_mut(seat) {
+            Step::HoldUp(index, contender) => {
+                if let Some(asked) = world.party_mut(index).asked_mut(contender) {
                     asked.passage = Passage::HeldUp;
                 }
             }
-            Step::Arrive(index, seat) => world.arrive(index, seat),
-            Step::Answer(index, seat) => world.answer(index, seat),
-            Step::TimeOut(index, seat) | Step::Lose(index, seat) => world.lose(index, seat),
-            Step::Abort(index, seat) => {
-                world.hear(index, seat, Reply::Answer(Answer::NotApplied));
+            Step::Arrive(index, contender) => world.arrive(index, contender),
+            Step::Answer(index, contender) => world.answer(index, contender),
+            Step::TimeOut(index, contender) | Step::Lose(index, contender) => {
+                world.lose(index, contender)
+            }
+            Step::Abort(index, contender) => {
+                world.hear(index, contender, Reply::Answer(Answer::NotApplied));
             }
             Step::ArriveLate(at) => world.arrive_late(at),
             Step::Crash(index) => world.crash(index),

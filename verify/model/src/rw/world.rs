@@ -73,9 +73,9 @@ impl World {
         Arc::make_mut(&mut self.parties[index])
     }
 
-    pub(super) fn decide(&mut self, index: usize, seat: usize, event: Event) {
+    pub(super) fn decide(&mut self, index: usize, contender: usize, event: Event) {
         let now = self.now();
-        let late = self.party_mut(index).decide(seat, event, now);
+        let late = self.party_mut(index).decide(contender, event, now);
         self.give_up(late);
         self.look();
     }
@@ -99,10 +99,12 @@ impl World {
         self.late.extend(late.into_iter().take(room));
     }
 
-    /// Carries out what the seat asked for, and holds up the answer.
-    pub(super) fn arrive(&mut self, index: usize, seat: usize) {
+    /// Carries out what the contender asked for, and holds up the answer.
+    pub(super) fn arrive(&mut self, index: usize, contender: usize) {
         let party = &self.parties[index];
-        let (Some(asked), Some(it)) = (party.asked(seat), &party.seats[seat]) else { return };
+        let (Some(asked), Some(it)) = (party.asked(contender), &party.contenders[contender]) else {
+            return;
+        };
         let key = it.key;
         let reply = match asked.ask.clone() {
             Ask::Change(key, change) => Reply::Answer(self.carry_out(key, &change)),
@@ -112,7 +114,7 @@ impl World {
             }
             Ask::Write => Reply::Write(self.observe(WRITE_LOCK), readers(&self.table).collect()),
         };
-        if let Some(asked) = self.party_mut(index).asked_mut(seat) {
+        if let Some(asked) = self.party_mut(index).asked_mut(contender) {
             asked.passage = Passage::Answered(reply);
         }
     }
@@ -163,30 +165,30 @@ impl World {
         change
     }
 
-    /// Delivers the answer to what the seat asked.
-    pub(super) fn answer(&mut self, index: usize, seat: usize) {
-        let asked = self.parties[index].asked(seat);
+    /// Delivers the answer to what the contender asked.
+    pub(super) fn answer(&mut self, index: usize, contender: usize) {
+        let asked = self.parties[index].asked(contender);
         let Some(Passage::Answered(reply)) = asked.map(|asked| asked.passage.clone()) else {
             return;
         };
-        self.hear(index, seat, reply);
+        self.hear(index, contender, reply);
     }
 
-    /// Tells the process that nothing is known of what the seat asked; it may still arrive.
-    pub(super) fn lose(&mut self, index: usize, seat: usize) {
-        let Some(it) = &mut self.party_mut(index).seats[seat] else { return };
+    /// Tells the process that nothing is known of what the contender asked; it may still arrive.
+    pub(super) fn lose(&mut self, index: usize, contender: usize) {
+        let Some(it) = &mut self.party_mut(index).contenders[contender] else { return };
         let Some(asked) = it.asked.take() else { return };
         let is_change = matches!(asked.ask, Ask::Change(..));
         let late = asked.late();
         self.give_up(late.into_iter().collect());
         let answer = if is_change { Answer::Unknown } else { Answer::NotApplied };
-        self.hear(index, seat, Reply::Answer(answer));
+        self.hear(index, contender, Reply::Answer(answer));
     }
 
     /// Delivers an answer, and notes what comes of it.
-    pub(super) fn hear(&mut self, index: usize, seat: usize, reply: Reply) {
+    pub(super) fn hear(&mut self, index: usize, contender: usize, reply: Reply) {
         let now = self.now();
-        let late = self.party_mut(index).hear(seat, reply, now);
+        let late = self.party_mut(index).hear(contender, reply, now);
         self.give_up(late);
         self.look();
     }
@@ -201,7 +203,8 @@ impl World {
             self.history.notes.meet(Goal::WriterWaited);
         }
         let has_gate = |party: &Arc<Party>| {
-            party.is_writer && party.seats[0].as_ref().is_some_and(|seat| seat.term.is_some())
+            party.is_writer
+                && party.contenders[0].as_ref().is_some_and(|contender| contender.term.is_some())
         };
         if writers > 0 && !self.parties.iter().any(has_gate) {
             self.history.notes.meet(Goal::WroteOn);
@@ -248,10 +251,10 @@ impl World {
             let mut is_still = true;
             for index in 0..self.parties.len() {
                 let now = self.now();
-                for seat in 0..2 {
-                    if self.parties[index].asked(seat).is_some() {
-                        self.arrive_unless_answered(index, seat);
-                        self.answer(index, seat);
+                for contender in 0..2 {
+                    if self.parties[index].asked(contender).is_some() {
+                        self.arrive_unless_answered(index, contender);
+                        self.answer(index, contender);
                         is_still = false;
                     }
                 }
@@ -259,9 +262,9 @@ impl World {
                 if party.is_at_work() && party.wanted {
                     self.contend(index, false);
                     is_still = false;
-                } else if let Some(seat) = party.due(now) {
-                    self.decide(index, seat, Event::Wake);
-                    is_still = self.parties[index].asked(seat).is_none() && is_still;
+                } else if let Some(contender) = party.due(now) {
+                    self.decide(index, contender, Event::Wake);
+                    is_still = self.parties[index].asked(contender).is_none() && is_still;
                 }
             }
             if is_still {
@@ -270,10 +273,10 @@ impl World {
         }
     }
 
-    fn arrive_unless_answered(&mut self, index: usize, seat: usize) {
-        let asked = self.parties[index].asked(seat);
+    fn arrive_unless_answered(&mut self, index: usize, contender: usize) {
+        let asked = self.parties[index].asked(contender);
         if asked.is_some_and(|asked| !matches!(asked.passage, Passage::Answered(_))) {
-            self.arrive(index, seat);
+            self.arrive(index, contender);
         }
     }
 }
