@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::fleet::{self, Builder, Member, Members, RwLock, Semaphore, ShardCount};
 use crate::operate::{
     self, AtExit, Checked, Evict, ExitedInstance, History, JobList, JobState, LockList, LockState,
-    Observer, Seize,
+    Observer,
 };
 use crate::settings::LockBuilder;
 use crate::store::{Database, Table, ddl};
@@ -336,22 +336,32 @@ impl LockTable {
     ///
     /// So at any instant at most one instance still believes that it holds. From now on the
     /// evicted term's fenced writes are refused. The evicted instance contends again like any
-    /// other. Name another for the lock with [`seize`](LockTable::seize) to keep it from that one.
+    /// other. [`Evict::at_once`] seizes the lock instead, and [`Evict::to`] gives it to one contender.
+    ///
+    /// The lock may change hands between a look and this call. So name the term that is meant, by
+    /// [`Evict::if_holder`] and [`Evict::if_token`].
     ///
     /// Nothing is sent before it is awaited. It gives the holder whose term it was; nothing if the
-    /// row names no one, in which case nothing was written. The column `info` then reads
-    /// `evicted by …: …`, where the table has it.
+    /// row names no one, in which case only a seizure has anything to do. The column `info` then reads
+    /// `evicted by …: …`.
     ///
     /// ```no_run
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
-    /// table.evict("jobs").by("alice").reason("bad deploy").await?;
+    /// let seen = table.inspect("jobs").await?;
+    /// if let (Some(holder), Some(token)) = (seen.holder(), seen.token) {
+    ///     // Not the instance that has come after it meanwhile.
+    ///     table.evict("jobs").if_holder(holder).if_token(token).reason("bad deploy").await?;
+    /// }
+    /// table.evict("mail").to("node-2").by("alice").reason("node-1 hangs").await?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a name that no lock can have, or a mark
+    /// [`is_other_term`](crate::Error::is_other_term) if the row says something else than what was
+    /// expected; the text tells who holds now. [`is_config`](crate::Error::is_config) for a name that
+    /// no lock can have, an id that no instance can have, or a mark
     /// that can't work. [`is_outcome_unknown`](crate::Error::is_outcome_unknown) if no answer came,
     /// where [`inspect`](LockTable::inspect) tells. Otherwise the reason why it could not be done
     /// within 5 s.
@@ -361,37 +371,6 @@ impl LockTable {
     /// Dropping the future leaves it open whether the term was ended.
     pub fn evict(&self, name: impl Into<String>) -> Evict {
         Evict::new(Arc::clone(&self.0), name.into())
-    }
-
-    /// Takes the lock from its holder, now: the next contender that polls takes it at once.
-    ///
-    /// The old holder believes in its term until its next heartbeat is refused, or its lease has
-    /// run out. For that long two instances believe that they hold the lock. **Only fenced writes
-    /// are safe then**; those of the old term are refused from now on. Where a few seconds don't
-    /// matter, use [`evict`](LockTable::evict).
-    ///
-    /// Nothing is sent before it is awaited. It gives whose term it was, if the row named someone.
-    /// It also ends the wait after an eviction, and a promise to a successor. A lock that is free already stays as it is, unless it is seized
-    /// [for a contender](Seize::for_contender). The column `info` then reads `seized by …: …`.
-    ///
-    /// ```no_run
-    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
-    /// table.seize("jobs").await?;
-    /// table.seize("jobs").for_contender("node-2").by("alice").reason("node-1 hangs").await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`evict`](LockTable::evict); [`is_config`](crate::Error::is_config) also for an id that
-    /// no instance can have.
-    ///
-    /// # Cancellation safety
-    ///
-    /// Dropping the future leaves it open whether the lock was taken.
-    pub fn seize(&self, name: impl Into<String>) -> Seize {
-        Seize::new(Arc::clone(&self.0), name.into())
     }
 
     /// Deletes the row of a lock that nobody needs any more, and its takeover rows. Says whether there

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use google_cloud_gax::error::rpc::{Code, Status};
 use spindle_protocol::fleet::Count;
+use spindle_protocol::{Expected, Seen};
 
 use super::client::{code, is_answer, is_definite};
 use super::term_end::TermEnd;
@@ -66,6 +67,8 @@ pub(crate) enum Kind {
     NotAcquired { subject: String, limit: Duration, trouble: Option<Error> },
     /// The lock is somebody's, or will be: its row is not to be removed.
     NotVacant { lock: String, holding: String },
+    /// The row names another holder or has another token than the operator expects.
+    OtherTerm { lock: String, expected: Expected, found: Option<Seen> },
     /// The row of the shards names another count than the one asked for.
     OtherCount { shards: String, asked: usize, named: Count },
     /// The code that ran under the lock panicked.
@@ -165,6 +168,10 @@ impl Error {
         Error::new(Kind::Unknown { doing, source: None })
     }
 
+    pub(crate) fn other_term(lock: String, expected: Expected, found: Option<Seen>) -> Error {
+        Error::new(Kind::OtherTerm { lock, expected, found })
+    }
+
     /// Sorts what the client said about a request that could not change anything.
     pub(crate) fn from_read(
         doing: impl Into<String>,
@@ -240,6 +247,13 @@ impl Error {
     /// [`remove`](crate::LockTable::remove) leaves its row alone.
     pub fn is_not_vacant(&self) -> bool {
         matches!(*self.0, Kind::NotVacant { .. })
+    }
+
+    /// Returns true if the lock is another's than an [`evict`](crate::LockTable::evict) expects: it has
+    /// [another holder](crate::operate::Evict::if_holder) or [another
+    /// token](crate::operate::Evict::if_token). Nothing was changed, and the text has both sides.
+    pub fn is_other_term(&self) -> bool {
+        matches!(*self.0, Kind::OtherTerm { .. })
     }
 
     /// Returns true if a group shares another count of shards than the one asked for. The code that

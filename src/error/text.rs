@@ -3,10 +3,12 @@
 use std::fmt;
 
 use google_cloud_gax::error::rpc::Code;
+use spindle_protocol::{Expected, Seen, Timestamp};
 
 use super::client::{code, told_by_client};
 use super::kind::{Error, Kind};
 use super::term_end::TermEnd;
+use crate::token::FencingToken;
 
 /// How people give the client credentials.
 const CREDENTIALS_HINT: &str = "set GOOGLE_APPLICATION_CREDENTIALS to a key file, or run `gcloud \
@@ -45,11 +47,9 @@ impl fmt::Display for Error {
             ),
             Kind::Denied { doing, source } => write_refusal(f, doing, source, true),
             Kind::Failed { doing, source } => write_refusal(f, doing, source, false),
-            Kind::Unknown { doing, source: Some(source) } => {
-                write!(f, "{doing}: outcome unknown: {}", told_by_client(source))
-            }
-            Kind::Unknown { doing, source: None } => {
-                write!(f, "{doing}: outcome unknown: no answer in time")
+            Kind::Unknown { doing, source } => {
+                let told = source.as_ref().map_or("no answer in time".into(), told_by_client);
+                write!(f, "{doing}: outcome unknown: {told}")
             }
             Kind::TimedOut { doing, limit } => write!(f, "{doing}: no answer within {limit:?}"),
             Kind::NotAcquired { subject, limit, trouble } => {
@@ -59,6 +59,7 @@ impl fmt::Display for Error {
             Kind::NotVacant { lock, holding } => {
                 write!(f, "lock `{lock}`: not vacant, so its row stays: {holding}")
             }
+            Kind::OtherTerm { lock, expected, found } => write_other_term(f, lock, expected, found),
             Kind::OtherCount { shards, asked, named } => {
                 write!(f, "shards `{shards}`: {asked} asked for, but the group shares {named}")
             }
@@ -106,6 +107,30 @@ fn write_refusal(
     } else {
         write!(f, "{doing}: {told}")
     }
+}
+
+fn write_other_term(
+    f: &mut fmt::Formatter<'_>,
+    lock: &str,
+    expected: &Expected,
+    found: &Option<Seen>,
+) -> fmt::Result {
+    let term = |holder: Option<&str>, token: Option<Timestamp>| {
+        let holder = holder.map_or("nobody".to_string(), |id| format!("`{id}`"));
+        let token = token.map(FencingToken::from_timestamp);
+        token.map_or(holder.clone(), |token| format!("{holder} under token {token}"))
+    };
+    match found {
+        Some(found) => {
+            write!(f, "lock `{lock}`: held by {}", term(found.writer.id(), Some(found.token)))
+        }
+        None => write!(f, "lock `{lock}`: held by nobody, without a row"),
+    }?;
+    match (&expected.holder, expected.token.map(FencingToken::from_timestamp)) {
+        (None, Some(token)) => write!(f, ", not under token {token}"),
+        (holder, _) => write!(f, ", not by {}", term(holder.as_deref(), expected.token)),
+    }?;
+    f.write_str("; nothing was done")
 }
 
 fn write_end(f: &mut fmt::Formatter<'_>, end: Option<&TermEnd>) -> fmt::Result {

@@ -1,10 +1,10 @@
-//! Ending another's term: eviction and seizure.
+//! Ending another's term: eviction, which seizes the lock if it is to happen at once.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_protocol::{Answer, Change, Rejection, StoredRow, Succession, Timestamp};
+use spindle_protocol::{Answer, Change, Expected, Rejection, StoredRow, Succession, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use crate::error::{Error, Result};
@@ -34,117 +34,126 @@ pub struct Deposed {
 #[derive(Clone, Debug)]
 #[must_use = "an eviction does nothing until it is awaited"]
 pub struct Evict {
-    deposition: Deposition,
-}
-
-/// A seizure, made by [`LockTable::seize`](crate::LockTable::seize). Await it.
-#[derive(Clone, Debug)]
-#[must_use = "a seizure does nothing until it is awaited"]
-pub struct Seize {
-    deposition: Deposition,
-    contender: Option<String>,
+    table: Arc<Table>,
+    lock: String,
+    by: Option<String>,
+    reason: Option<String>,
+    expected: Expected,
+    at_once: bool,
+    successor: Option<String>,
 }
 
 impl Evict {
     pub(crate) fn new(table: Arc<Table>, lock: String) -> Evict {
-        Evict { deposition: Deposition::new(table, lock) }
+        Evict {
+            table,
+            lock,
+            by: None,
+            reason: None,
+            expected: Expected::default(),
+            at_once: false,
+            successor: None,
+        }
     }
 
     /// Says in `info` who evicts; a text with `: ` is refused.
     pub fn by(mut self, operator: impl Into<String>) -> Evict {
-        self.deposition.by = Some(operator.into());
+        self.by = Some(operator.into());
         self
     }
 
     /// Says in `info` why.
     pub fn reason(mut self, reason: impl Into<String>) -> Evict {
-        self.deposition.reason = Some(reason.into());
+        self.reason = Some(reason.into());
         self
     }
 
-    async fn carry_out(self) -> Result<Option<Deposed>> {
-        let info = Some(self.deposition.mark("evicted")?);
-        self.deposition.depose(Change::Evict { info }).await
-    }
-}
-
-impl Seize {
-    pub(crate) fn new(table: Arc<Table>, lock: String) -> Seize {
-        Seize { deposition: Deposition::new(table, lock), contender: None }
-    }
-
-    /// Says in `info` who seizes; a text with `: ` is refused.
-    pub fn by(mut self, operator: impl Into<String>) -> Seize {
-        self.deposition.by = Some(operator.into());
+    /// Refuses unless the row names the instance `id`, so that nobody else is hit. The transaction
+    /// that ends the term checks it.
+    pub fn if_holder(mut self, id: impl Into<String>) -> Evict {
+        self.expected.holder = Some(id.into());
         self
     }
 
-    /// Says in `info` why.
-    pub fn reason(mut self, reason: impl Into<String>) -> Seize {
-        self.deposition.reason = Some(reason.into());
+    /// Refuses unless the row has this token, so that no other term is hit, not even another one of the
+    /// same instance. The transaction that ends the term checks it.
+    pub fn if_token(mut self, token: FencingToken) -> Evict {
+        self.expected.token = Some(token.to_timestamp());
         self
     }
 
-    /// Gives the contender `id` first refusal: forced leadership for a node.
+    /// Seizes the lock: the next contender that polls takes it, and doesn't wait for the lease.
+    ///
+    /// The old holder believes in its term until its next heartbeat is refused, or its lease has
+    /// run out. For that long two instances believe that they hold the lock. **Only fenced writes
+    /// are safe then**; those of the old term are refused from now on.
+    ///
+    /// It also ends the wait after an eviction, and a promise to a successor. A lock that is free
+    /// already stays as it is. The column `info` then reads `seized by …: …`.
+    pub fn at_once(mut self) -> Evict {
+        self.at_once = true;
+        self
+    }
+
+    /// Seizes the lock [at once](Evict::at_once), and gives the contender `id` first refusal: forced
+    /// leadership for a node.
     ///
     /// That instance takes the lock as soon as it polls, within its poll interval. The others leave
     /// it to that one for 10 s. After that, or if no instance of this id runs, anyone takes it. It
     /// works on a lock that nobody holds, too.
-    pub fn for_contender(mut self, id: impl Into<String>) -> Seize {
-        self.contender = Some(id.into());
+    pub fn to(mut self, id: impl Into<String>) -> Evict {
+        self.successor = Some(id.into());
         self
     }
 
     async fn carry_out(self) -> Result<Option<Deposed>> {
-        let Seize { deposition, contender } = self;
-        let info = Some(deposition.mark("seized")?);
-        let next = match contender {
-            None => Succession::Anyone,
-            Some(id) => {
-                check_id(&id)
-                    .map_err(|rule| Error::config(format!("lock `{}`: {rule}", deposition.lock)))?;
-                Succession::Successor { id, grace: FIRST_REFUSAL }
+        let change = self.change()?;
+        let Evict { table, lock, expected, .. } = self;
+        table.check_lock(&lock)?;
+        check_is_lock(&lock)?;
+        let has_expectation = expected != Expected::default();
+        let change = Change::Expecting { expected: expected.clone(), change: Box::new(change) };
+        let deadline = Instant::now() + REQUEST_LIMIT;
+        loop {
+            let (outcome, found) = table.carry_out(&lock, change.clone(), REQUEST_LIMIT).await;
+            let error = match (outcome.answer, outcome.error) {
+                (Answer::Applied { at }, _) => {
+                    return Ok(found.first().and_then(|row| deposed(row, at)));
+                }
+                (Answer::Rejected(Rejection::Changed(found)), None) if has_expectation => {
+                    return Err(Error::other_term(lock, expected, found));
+                }
+                // Another made the row that this was to make.
+                (Answer::Rejected(Rejection::Changed(_)), None) if Instant::now() < deadline => {
+                    sleep(PAUSE).await;
+                    continue;
+                }
+                (_, None) => return Ok(None),
+                (_, Some(error)) => error,
+            };
+            if !error.may_be_anothers() || Instant::now() >= deadline {
+                return Err(error);
             }
+            sleep(PAUSE).await;
+        }
+    }
+
+    fn change(&self) -> Result<Change> {
+        let next = match &self.successor {
+            Some(id) => {
+                check_id(id)
+                    .map_err(|rule| Error::config(format!("lock `{}`: {rule}", self.lock)))?;
+                Succession::Successor { id: id.clone(), grace: FIRST_REFUSAL }
+            }
+            None if self.at_once => Succession::Anyone,
+            None => return Ok(Change::Evict { info: Some(self.mark("evicted")?) }),
         };
-        deposition.depose(Change::Seize { next, info }).await
-    }
-}
-
-impl IntoFuture for Evict {
-    type Output = Result<Option<Deposed>>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.carry_out())
-    }
-}
-
-impl IntoFuture for Seize {
-    type Output = Result<Option<Deposed>>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.carry_out())
-    }
-}
-
-/// The parts that both share.
-#[derive(Clone, Debug)]
-struct Deposition {
-    table: Arc<Table>,
-    lock: String,
-    by: Option<String>,
-    reason: Option<String>,
-}
-
-impl Deposition {
-    fn new(table: Arc<Table>, lock: String) -> Deposition {
-        Deposition { table, lock, by: None, reason: None }
+        Ok(Change::Seize { next, info: Some(self.mark("seized")?) })
     }
 
     /// Such as `evicted by alice: bad deploy`.
     fn mark(&self, how: &str) -> Result<String> {
-        let Deposition { lock, by, reason, .. } = self;
+        let Evict { lock, by, reason, .. } = self;
         if let Some(by) = by.as_ref().filter(|by| by.contains(": ")) {
             return Err(Error::config(format!(
                 "lock `{lock}`: by {by:?}; after `: ` the mark has the reason"
@@ -162,31 +171,14 @@ impl Deposition {
         }
         Ok(mark)
     }
+}
 
-    async fn depose(self, change: Change) -> Result<Option<Deposed>> {
-        let Deposition { table, lock, .. } = self;
-        table.check_lock(&lock)?;
-        check_is_lock(&lock)?;
-        let deadline = Instant::now() + REQUEST_LIMIT;
-        loop {
-            let (outcome, found) = table.carry_out(&lock, change.clone(), REQUEST_LIMIT).await;
-            let error = match (outcome.answer, outcome.error) {
-                (Answer::Applied { at }, _) => {
-                    return Ok(found.first().and_then(|row| deposed(row, at)));
-                }
-                // Another made the row that this was to make.
-                (Answer::Rejected(Rejection::Changed(_)), None) if Instant::now() < deadline => {
-                    sleep(PAUSE).await;
-                    continue;
-                }
-                (_, None) => return Ok(None),
-                (_, Some(error)) => error,
-            };
-            if !error.may_be_anothers() || Instant::now() >= deadline {
-                return Err(error);
-            }
-            sleep(PAUSE).await;
-        }
+impl IntoFuture for Evict {
+    type Output = Result<Option<Deposed>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.carry_out())
     }
 }
 

@@ -18,7 +18,7 @@ mod state;
 pub use check::Checked;
 #[cfg(feature = "admin")]
 pub(crate) use create::{admin, create, upgrade};
-pub use depose::{Deposed, Evict, Seize};
+pub use depose::{Deposed, Evict};
 pub(crate) use exited::release_exited;
 #[doc(hidden)]
 pub use exited::{AtExit, ExitedInstance};

@@ -305,6 +305,7 @@ fn doing(changes: &[(Arc<str>, Change)]) -> String {
 fn doing_what(change: &Change) -> &'static str {
     match change {
         Change::Job { term, .. } => doing_what(term),
+        Change::Expecting { change, .. } => doing_what(change),
         Change::Insert { .. } => "insert its row",
         Change::Takeover { .. } => "take it over",
         Change::Heartbeat { .. } => "heartbeat",

@@ -303,7 +303,7 @@ async fn seized(place: Arc<Place>) -> Case {
     let first = a.holds().await?;
     let b = Contender::start(&place.table(), "seized", "b")?;
     let c = Contender::start(&place.table(), "seized", "c")?;
-    table.seize("seized").for_contender("c").await?;
+    table.evict("seized").to("c").await?;
     let second = c.holds().await?;
     expect(second > first, format!("token {second} after {first}"))?;
     for contender in [a, b, c] {

@@ -25,7 +25,7 @@ async fn lacks_columns(place: &Place) -> Result<Option<String>, Failure> {
     let Some(table) = place.make_old_table().await? else { return Ok(None) };
     let lock = |id: &str| table.lock("job").id(id).build();
     let read = says(lock("asks")?.try_acquire().await.err())?;
-    says(table.seize("job").for_contender("waits").await.err())?;
+    says(table.evict("job").to("waits").await.err())?;
     let (waits, cancel) = (lock("waits")?, CancellationToken::new());
     let running = waits.run(cancel.clone());
     sleep(Duration::from_secs(3)).await;

@@ -106,7 +106,7 @@ async fn whoever_asks_is_told_at_once_what_the_table_lacks() {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_names_a_missing_column_is_told_as_a_read_is() {
     let world = World::with_table(FOUR_COLUMNS).await;
-    let error = world.table().seize(LOCK).for_contender("b").await.unwrap_err();
+    let error = world.table().evict(LOCK).to("b").await.unwrap_err();
     says(&error, "lease_ms");
     assert_eq!(world.row(LOCK), None);
 }
@@ -133,7 +133,7 @@ async fn nothing_asks_the_information_schema_but_a_check() {
     assert!(table.list().next().await.unwrap().is_some());
     assert!(table.history(LOCK).next().await.unwrap().is_some());
     assert!(table.evict(LOCK).await.unwrap().is_some());
-    table.seize(LOCK).for_contender("b").await.unwrap();
+    table.evict(LOCK).to("b").await.unwrap();
     b.holds().await;
     assert_eq!(denied.hits(), 0);
     assert!(table.check().await.unwrap_err().is_denied());

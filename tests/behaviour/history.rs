@@ -298,7 +298,7 @@ async fn a_row_that_changes_too_often_between_two_terms_ends_a_history() {
     let a = world.elect("a").await;
     a.stop().await;
     for _ in 0..12 {
-        world.table().seize(LOCK).for_contender("nobody").await.unwrap();
+        world.table().evict(LOCK).to("nobody").await.unwrap();
     }
     let b = world.elect("b").await;
     let (terms, end, reads) = history(&world.table()).await;

@@ -409,7 +409,7 @@ async fn an_end_that_comes_late_or_whose_record_was_removed_writes_nothing() {
                     assert!(refused.is_not_vacant(), "{refused}");
                     delete(&client).await;
                 } else {
-                    table.seize(LOCK).await.unwrap();
+                    table.evict(LOCK).at_once().await.unwrap();
                 }
                 let late = order_and_finish(run.clone(), client.clone()).await;
                 let late = late.expect_err("it is over");
@@ -446,7 +446,7 @@ async fn evicting_seizing_and_removing_the_lock_leave_the_record() {
         if evicts {
             table.evict(LOCK).await.unwrap();
         } else {
-            table.seize(LOCK).await.unwrap();
+            table.evict(LOCK).at_once().await.unwrap();
         }
         node.abort();
         sleep(LEASE * 2).await;
@@ -607,7 +607,7 @@ async fn the_record_of_a_job_is_no_lock() {
         table.lock(KEY).build().map(drop).unwrap_err(),
         table.remove(KEY).await.map(drop).unwrap_err(),
         table.evict(KEY).await.map(drop).unwrap_err(),
-        table.seize(KEY).await.map(drop).unwrap_err(),
+        table.evict(KEY).at_once().await.map(drop).unwrap_err(),
     ];
     for refused in refused {
         assert!(refused.is_config(), "{refused}");

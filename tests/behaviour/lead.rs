@@ -341,7 +341,7 @@ async fn a_task_under_a_watchdog_is_stopped_when_its_term_is_lost() {
     let options = LeadOptions::default().watchdog(LEASE * 100);
     let leading = lead_with(options, &lock, &cancel, move |term: Term| tally.clone().deaf(term));
     began.next().await;
-    world.table().seize(LOCK).await.unwrap();
+    world.table().evict(LOCK).at_once().await.unwrap();
     let (_, waited) = timed(began.next()).await;
     assert!(waited < LEASE * 3, "{waited:?}");
     cancel.cancel();

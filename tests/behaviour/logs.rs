@@ -67,7 +67,7 @@ async fn the_beginning_of_a_term_says_how_it_came_about_from_whom_and_after_what
 
     let seizer = world.contend("f");
     sleep(LEASE).await;
-    world.table().seize(LOCK).for_contender("f").by("alice").await.unwrap();
+    world.table().evict(LOCK).to("f").by("alice").await.unwrap();
     seizer.holds().await;
     let seized = log.the("how=seized");
     assert!(seized.says("previous=e") && seized.says("id=f"), "{seized:?}");

@@ -62,9 +62,9 @@ async fn marks_that_cannot_work_are_refused() {
     let a = world.elect("a").await;
     let table = world.table();
     assert!(table.evict(LOCK).reason("two\nlines").await.unwrap_err().is_config());
-    assert!(table.seize(LOCK).by("x".repeat(2_000)).await.unwrap_err().is_config());
+    assert!(table.evict(LOCK).at_once().by("x".repeat(2_000)).await.unwrap_err().is_config());
     assert!(a.lock.verify().await.is_ok());
-    table.seize(LOCK).by("bob").await.unwrap();
+    table.evict(LOCK).at_once().by("bob").await.unwrap();
     let info = table.inspect(LOCK).await.unwrap().info;
     assert_eq!(info.as_deref(), Some("seized by bob"));
 }

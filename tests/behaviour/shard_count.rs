@@ -297,7 +297,7 @@ async fn the_row_of_a_count_is_neither_evicted_nor_seized_nor_removed() {
     let table = fleet.table();
     let refused = [
         table.evict(COUNT_ROW).await.unwrap_err(),
-        table.seize(COUNT_ROW).await.unwrap_err(),
+        table.evict(COUNT_ROW).at_once().await.unwrap_err(),
         table.remove(COUNT_ROW).await.unwrap_err(),
     ];
     for refused in refused {

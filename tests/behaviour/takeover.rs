@@ -178,7 +178,7 @@ async fn a_takeover_deletes_the_row_of_the_one_before_and_nothing_else() {
         if turn % 2 == 0 {
             table.evict(LOCK).await.unwrap();
         } else {
-            table.seize(LOCK).await.unwrap();
+            table.evict(LOCK).at_once().await.unwrap();
         }
     }
     assert_eq!(rows.len(), 1, "the takeover row of the last term");

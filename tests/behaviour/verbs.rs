@@ -59,12 +59,12 @@ async fn names_and_ids_that_cannot_be_are_refused_before_anything_is_sent() {
     for name in ["", "job_1795000000123456000"] {
         assert!(table.inspect(name).await.unwrap_err().is_config());
         assert!(table.evict(name).await.unwrap_err().is_config());
-        assert!(table.seize(name).await.unwrap_err().is_config());
-        assert!(table.seize(name).for_contender("a").await.unwrap_err().is_config());
+        assert!(table.evict(name).at_once().await.unwrap_err().is_config());
+        assert!(table.evict(name).to("a").await.unwrap_err().is_config());
         assert!(table.observe(name).next().await.unwrap_err().is_config());
     }
     for id in ["", ">a", "a\nb"] {
-        assert!(table.seize(LOCK).for_contender(id).await.unwrap_err().is_config());
+        assert!(table.evict(LOCK).to(id).await.unwrap_err().is_config());
     }
     for interval in [Duration::ZERO, Duration::MAX] {
         let odd = table.observe(LOCK).interval(interval).next().await;
@@ -242,7 +242,7 @@ async fn a_seized_lock_is_taken_at_once_and_the_old_holders_fenced_write_is_refu
     let client = world.client().await;
     let table = world.table();
     let (next, waited) = timed(async {
-        let seized = table.seize(LOCK).await.unwrap().unwrap();
+        let seized = table.evict(LOCK).at_once().await.unwrap().unwrap();
         assert_eq!((seized.id.as_str(), seized.token), ("a", term.token()));
         assert!(term.fence().write(&client, [order("seized")]).await.unwrap_err().is_fenced());
         let next = b.holds().await;
@@ -261,7 +261,7 @@ async fn a_seized_lock_is_taken_at_once_and_the_old_holders_fenced_write_is_refu
 async fn a_lock_is_promised_for_as_long_as_its_contender_has_first_refusal() {
     let world = World::start().await;
     let table = world.table();
-    table.seize(LOCK).for_contender("nobody").await.unwrap();
+    table.evict(LOCK).to("nobody").await.unwrap();
     let holding = async || table.inspect(LOCK).await.unwrap().holding;
     sleep(Duration::from_millis(9_900)).await;
     assert!(matches!(holding().await, Holding::Promised { to, .. } if to == "nobody"));
@@ -278,7 +278,7 @@ async fn a_lock_seized_for_a_contender_is_that_contenders() {
     sleep(LEASE).await;
     let table = world.table();
     for _ in 0..5 {
-        let deposed = table.seize(LOCK).for_contender("chosen").await.unwrap().unwrap().id;
+        let deposed = table.evict(LOCK).to("chosen").await.unwrap().unwrap().id;
         let holding = table.inspect(LOCK).await.unwrap().holding;
         assert!(matches!(&holding, Holding::Promised { to, .. } if to == "chosen"));
         let (token, waited) = timed(chosen.holds()).await;
@@ -302,15 +302,15 @@ async fn a_promise_to_nobody_there_is_over_after_its_grace() {
     let world = World::start().await;
     let table = world.table();
     // On a lock without a row, too.
-    assert_eq!(table.seize(LOCK).for_contender("nobody-there").await.unwrap(), None);
+    assert_eq!(table.evict(LOCK).to("nobody-there").await.unwrap(), None);
     let b = world.contend("b");
     let (_, waited) = timed(b.holds()).await;
     assert!(waited >= LEASE - Duration::from_millis(50), "{waited:?}");
     assert!(waited <= LEASE + Duration::from_millis(1_050), "{waited:?}");
     // And ends at once when the lock is seized for anyone.
     b.stop().await;
-    table.seize(LOCK).for_contender("nobody-there").await.unwrap();
-    table.seize(LOCK).await.unwrap();
+    table.evict(LOCK).to("nobody-there").await.unwrap();
+    table.evict(LOCK).at_once().await.unwrap();
     let c = world.contend("c");
     let (_, waited) = timed(c.holds()).await;
     assert!(waited <= Duration::from_millis(100), "{waited:?}");
@@ -324,9 +324,64 @@ async fn seizing_ends_the_wait_after_an_eviction() {
     let b = world.contend("b");
     let table = world.table();
     assert!(table.evict(LOCK).await.unwrap().is_some());
-    assert_eq!(table.seize(LOCK).await.unwrap(), None, "the row named no one");
+    assert_eq!(table.evict(LOCK).at_once().await.unwrap(), None, "the row named no one");
     let (_, waited) = timed(b.holds()).await;
     assert!(waited <= Duration::from_millis(1_050), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_term_than_the_one_that_is_meant_is_left_alone_by_every_eviction() {
+    let (world, a, b) = pair().await;
+    let table = world.table();
+    let (before, meant) = (a.lock.has_lock().unwrap(), table.evict(LOCK).if_holder("a"));
+    // The lock changes hands between the look and the act.
+    a.stop().await;
+    let token = b.holds().await;
+    let row = world.row(LOCK);
+    for act in [
+        meant.clone(),
+        table.evict(LOCK).if_token(before),
+        meant.clone().at_once(),
+        meant.clone().to("c"),
+        meant.if_token(before),
+        table.evict(LOCK).if_holder("b").if_token(before).at_once(),
+        table.evict(LOCK).if_holder("a").if_token(token),
+    ] {
+        let refused = act.await.unwrap_err();
+        assert!(refused.is_other_term() && !refused.is_retryable(), "{refused}");
+        let says = format!("lock `{LOCK}`: held by `b` under token {token}, not ");
+        assert!(refused.to_string().starts_with(&says), "{refused}");
+        assert!(refused.to_string().ends_with("; nothing was done"), "{refused}");
+    }
+    assert_eq!(world.row(LOCK).map(|row| row.token), row.map(|row| row.token));
+    let both = table.evict(LOCK).if_holder("a").if_token(before).await.unwrap_err().to_string();
+    assert!(both.contains(&format!("not by `a` under token {before};")), "{both}");
+
+    let evicted =
+        table.evict(LOCK).if_holder("b").if_token(token).at_once().await.unwrap().unwrap();
+    assert_eq!((evicted.id.as_str(), evicted.token), ("b", token));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_nobody_holds_is_nobodys_term() {
+    let world = World::start().await;
+    let table = world.table();
+    let text = |refused: spindle::Error| refused.to_string();
+    let never_held = table.evict(LOCK).if_holder("a").to("b").await.map_err(text);
+    let says =
+        format!("lock `{LOCK}`: held by nobody, without a row, not by `a`; nothing was done");
+    assert_eq!(never_held.unwrap_err(), says);
+    let a = world.elect("a").await;
+    a.stop().await;
+    let token = table.inspect(LOCK).await.unwrap().token.unwrap();
+    let released = table.evict(LOCK).if_holder("a").await.map_err(text);
+    assert!(
+        released.unwrap_err().contains(&format!("held by nobody under token {token}, not by `a`"))
+    );
+    // The token of a release is as good as any other.
+    assert_eq!(table.evict(LOCK).if_token(token).to("b").await.unwrap(), None);
+    let holding = table.inspect(LOCK).await.unwrap().holding;
+    assert!(matches!(holding, Holding::Promised { to, .. } if to == "b"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -336,6 +336,12 @@ pub struct Depose {
     /// The person or program that acts; the user's name at this host by default.
     #[arg(long, value_name = "WHO")]
     pub by: Option<String>,
+    /// Do nothing unless this id holds the lock; by default whoever is seen before the confirmation.
+    #[arg(long, value_name = "ID")]
+    pub if_holder: Option<String>,
+    /// Do nothing unless the lock has this token; by default the one that is seen.
+    #[arg(long, value_name = "TOKEN")]
+    pub if_token: Option<spindle::FencingToken>,
     #[command(flatten)]
     pub confirmation: Confirmation,
 }

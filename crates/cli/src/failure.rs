@@ -115,6 +115,10 @@ impl From<spindle::Error> for Failure {
                  `spindle evict` ends a term, `spindle seize` also a reservation",
             );
         }
+        if error.is_other_term() {
+            return Failure::new(Code::No, text)
+                .cure("look with `spindle show`, and repeat it if that term is to end, too");
+        }
         if error.is_other_count() {
             return Failure::new(Code::No, text)
                 .cure("`spindle shards GROUP/NAME` shows the count, and a move that goes on");

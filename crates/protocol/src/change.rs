@@ -11,8 +11,8 @@ use crate::fleet::Count;
 use crate::job::{self, RecordChange};
 use crate::line::{self, Place};
 use crate::{
-    Act, Cell, Column, Rejection, Row, Seen, StoredRow, Succession, TermId, Write, WriteKind,
-    Writer, takeover_key,
+    Act, Cell, Column, Rejection, Row, Seen, StoredRow, Succession, TermId, Timestamp, Write,
+    WriteKind, Writer, takeover_key,
 };
 
 /// One change of the rows of one lock.
@@ -66,6 +66,14 @@ pub enum Change {
         next: Succession,
         /// The text left in `info`.
         info: Option<String>,
+    },
+    /// Makes the change only if the row names the holder and has the token that are expected, so that
+    /// it ends no other term.
+    Expecting {
+        /// What the row has to say.
+        expected: Expected,
+        /// The change.
+        change: Box<Change>,
     },
     /// Deletes the lock row, if it is still as it was seen, its takeover row, and others of the lock.
     Remove {
@@ -139,6 +147,33 @@ pub struct Holder {
     pub lease: Duration,
     /// Its own text.
     pub info: Option<String>,
+}
+
+/// The term that an operator means: by its holder's id, its token, or both.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Expected {
+    /// The holder's id, if it has to be this one.
+    pub holder: Option<String>,
+    /// The token in the row, if it has to be this one.
+    pub token: Option<Timestamp>,
+}
+
+impl Expected {
+    /// As [`Change::judge`] of the change, if the row is of the term that is meant.
+    fn judge(
+        &self,
+        change: &Change,
+        lock: &str,
+        found: &[StoredRow],
+    ) -> Result<Vec<Write>, Rejection> {
+        let Expected { holder, token } = self;
+        let lock_row = found.iter().find(|row| row.key == lock);
+        let row = lock_row.map(StoredRow::row);
+        let id = row.as_ref().and_then(|row| row.writer.id());
+        let is_holder = holder.is_none() || holder.as_deref() == id;
+        let is_token = token.is_none() || *token == row.as_ref().map(|row| row.token);
+        if is_holder && is_token { change.judge(lock, found) } else { Err(changed(lock_row)) }
+    }
 }
 
 /// The reads of a change: rows by their exact keys, with these columns beside the key.
@@ -221,6 +256,7 @@ impl Change {
             Change::Seize { .. } | Change::NameCount { .. } => {
                 Reads { keys: lock_and(&[]), columns: HEARTBEAT }
             }
+            Change::Expecting { change, .. } => change.reads(lock),
             Change::Remove { takeovers, .. } => {
                 Reads { keys: lock_and(takeovers), columns: REMOVE }
             }
@@ -291,6 +327,7 @@ impl Change {
                 Ok(vec![evict(lock, info.as_deref())])
             }
             Change::Seize { next, info } => seize(lock, lock_row, next, info.as_deref()),
+            Change::Expecting { expected, change } => expected.judge(change, lock, found),
             Change::Remove { seen, takeovers } => {
                 unchanged(lock_row, seen.as_ref())?;
                 let others = takeovers.iter().filter_map(|key| row(key));

@@ -34,7 +34,7 @@ pub mod transaction;
 
 pub use act::{Act, Announcement, Answer, Decision, EndReason, Event, Rejection, Seen, Wake};
 pub use cells::{Cell, Column, LEASE_MAX, StoredRow, Write, WriteKind};
-pub use change::{Change, Holder, Reads};
+pub use change::{Change, Expected, Holder, Reads};
 pub use instance::Instance;
 pub use row::{
     Named, Nonce, Observation, Row, Succession, TermId, Writer, is_takeover_key, takeover_key,

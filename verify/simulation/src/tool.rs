@@ -30,7 +30,7 @@ pub(crate) async fn work(world: Arc<World>) {
             3 => evict(&world, table, name).await,
             // Two may hold after it, so only where I1 is not promised.
             4 if world.plan.has_manual_edits => {
-                if let Ok(Some(deposed)) = table.seize(name).await {
+                if let Ok(Some(deposed)) = table.evict(name).at_once().await {
                     world.saw(CoverageGoal::SeizedByTool);
                     is_deposed(&world, table, name, &deposed).await;
                 }

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use crate::agent;
 use crate::arguments::{Arguments, Command, JobCommand, ResignTo};
+use crate::commands::depose::Way;
 use crate::failure::Result;
 use crate::output::Output;
 use crate::place::Place;
@@ -59,10 +60,10 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
         Command::Rm { name, confirmation } => {
             remove::remove(&reach().await?, &out, &name, &confirmation).await
         }
-        Command::Evict(depose) => depose::evict(&reach().await?, &out, &depose).await,
-        Command::Seize(seize) => depose::seize(&reach().await?, &out, &seize, None).await,
+        Command::Evict(depose) => depose::depose(&reach().await?, &out, &depose, Way::Evict).await,
+        Command::Seize(depose) => depose::depose(&reach().await?, &out, &depose, Way::Seize).await,
         Command::ResignTo(ResignTo { depose, id }) => {
-            depose::seize(&reach().await?, &out, &depose, Some(&id)).await
+            depose::depose(&reach().await?, &out, &depose, Way::ResignTo(&id)).await
         }
         Command::Run(run) => run::run(&common, run).await,
         Command::Doctor => doctor::doctor(&reach().await?, &out).await,

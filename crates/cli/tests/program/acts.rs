@@ -66,6 +66,22 @@ async fn a_lock_can_be_seized_for_one_contender() {
 }
 
 #[tokio::test]
+async fn no_act_hits_another_term_than_the_one_that_was_named() {
+    let world = World::start().await;
+    let held = world.hold("billing", "node-1", LEASE).await;
+    let token = held.lock.has_lock().unwrap();
+    for act in [&["evict", "billing"][..], &["seize", "billing"], &["resign-to", "billing", "b"]] {
+        for (option, other) in [("--if-holder", "node-2"), ("--if-token", "42")] {
+            let ran = world.run(&[act, &["--yes", option, other]].concat()).await.ends(1);
+            ran.complains(&format!("held by `node-1` under token {token}, not")).complains(other);
+        }
+    }
+    assert_eq!(held.lock.verify().await.unwrap(), token);
+    let meant = ["--if-holder", "node-1", "--if-token", &token.to_string()];
+    world.run(&[&["seize", "billing", "--yes"], &meant[..]].concat()).await.ends(0).says("node-1");
+}
+
+#[tokio::test]
 async fn init_makes_a_table_that_works_and_says_so_when_it_was_there() {
     let world = World::with("").await;
     let admin = world.emulator.rest_endpoint();

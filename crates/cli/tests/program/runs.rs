@@ -85,7 +85,7 @@ async fn a_command_is_told_to_stop_once_its_lock_is_seized() {
     let script = "trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.1; done";
     let mut run = world.spawn(&["run", "--lease", "2s", "job", "--", "sh", "-c", script]);
     assert_eq!(run.line().await, "ready");
-    world.table.seize("job").await.unwrap();
+    world.table.evict("job").at_once().await.unwrap();
     let ended = run.end().await.ends(124).says_only("told\n");
     ended.complains("term ends unexpectedly").complains("Superseded");
 }
@@ -99,7 +99,7 @@ async fn a_command_is_stopped_though_nobody_reads_what_is_said_of_it() {
     let mut run = world.spawn(&["run", "--lease", "4s", "job", "--", "sh", "-c", script]);
     let process = run.line().await.parse().unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    world.table.seize("job").await.unwrap();
+    world.table.evict("job").at_once().await.unwrap();
     until("it is stopped", async || !is_alive(process)).await;
     // Now somebody reads, and the program can end.
     run.end().await.ends(124);
@@ -208,6 +208,6 @@ async fn a_run_that_can_say_nothing_any_more_stops_its_command_and_ends_as_it_sh
     let mut run = world.spawn(&["run", "--lease", "2s", "job", "--", "sh", "-c", script]);
     drop(run.child.stderr.take());
     held(&world).await;
-    world.table.seize("job").await.unwrap();
+    world.table.evict("job").at_once().await.unwrap();
     assert_eq!(run.code().await, Some(124));
 }

@@ -100,10 +100,25 @@ async fn an_act_is_done_once_somebody_types_y_and_not_otherwise() {
     held.lock.verify().await.unwrap();
 
     let mut terminal = Terminal::start(&world, 200, &["evict", "billing"]);
-    terminal.shows("End the term of `node-1`?").await;
+    let token = held.lock.has_lock().unwrap();
+    terminal.shows(&format!("End the term of `node-1` under token {token}?")).await;
     terminal.types("y\n");
     assert_eq!(terminal.ends().await, 0);
     assert!(held.lock.verify().await.unwrap_err().is_fenced());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_comes_between_the_question_and_the_answer_is_not_hit() {
+    let world = World::start().await;
+    let held = world.hold("billing", "node-1", LEASE).await;
+    let mut terminal = Terminal::start(&world, 200, &["seize", "billing"]);
+    terminal.shows("[y/N]").await;
+    held.release().await;
+    let innocent = world.hold("billing", "node-2", LEASE).await;
+    terminal.types("y\n");
+    assert_eq!(terminal.ends().await, 1);
+    let token = innocent.lock.verify().await.unwrap();
+    terminal.shows(&format!("held by `node-2` under token {token}, not by `node-1`")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -62,6 +62,7 @@ impl Purpose {
     pub(crate) fn of(change: &Change) -> Purpose {
         match change.clone() {
             Change::Job { term, .. } => Purpose::of(&term),
+            Change::Expecting { change, .. } => Purpose::of(&change),
             Change::Insert { .. } => Purpose::Insert,
             Change::Takeover { seen, writer, passes, .. } => {
                 Purpose::Takeover { seen, writer, passes }
