@@ -382,16 +382,14 @@ impl LockTable {
     ///
     /// Only a vacant lock's: never held, released, or expired by Spanner's clock and its holder's
     /// own lease. A lock stays as it is if it is held, evicted and not yet run out, or promised to
-    /// a successor. It also stays during the cooldown after a run. So does an unreleased one
-    /// whose row tells no lease, as another implementation's: nobody can say whether its holder still
+    /// a successor. So does an unreleased one whose row tells no lease, as another implementation's: nobody can say whether its holder still
     /// believes in it. All of it is one transaction, which looks at the row again.
     ///
     /// Contenders may run: one that finds no row makes a new one, under a token that is later than
     /// any before. The record of a [job](crate::LockBuilder::job) stays: [`remove_job`](LockTable::remove_job) forgets it.
     ///
     /// A row-deletion policy (TTL) on the lock table is no substitute. It deletes by age whatever
-    /// the lock's holding is. So it can end a term whose holder is paused or out of contact, and
-    /// the cooldown after a run.
+    /// the lock's holding is. So it can end a term whose holder is paused or out of contact.
     ///
     /// # Errors
     ///

@@ -100,7 +100,7 @@ impl Table {
 /// Returns true if the row protects nobody, by what stands in it alone.
 fn is_vacant(row: &Row, read_at: Timestamp) -> bool {
     let is_reserved = match row.writer.names() {
-        Named::Successor(_) | Named::Cooldown if row.is_released() => row.lease.is_none(),
+        Named::Successor(_) if row.is_released() => row.lease.is_none(),
         _ => false,
     };
     let is_owed = !row.is_released() && row.lease.is_none();
@@ -112,7 +112,6 @@ fn not_vacant(name: &str, full: StoredRow, read_at: Timestamp) -> Error {
     let holding = match holding {
         Holding::Held { id } => format!("held by `{id}`"),
         Holding::Promised { to } => format!("reserved for `{to}`"),
-        Holding::Cooldown { remaining } => format!("cooling down for another {remaining:?}"),
         Holding::Expired { id } => format!("`{id}` may still hold"),
         Holding::Evicted => "its holder was evicted".to_string(),
         Holding::NeverHeld | Holding::Released => format!("{holding:?}"),
@@ -151,7 +150,7 @@ mod tests {
         let term = || Writer::term("a", Nonce { instance: 1, attempt: 1 });
         let vacant = [
             released(Writer::nobody(), None),
-            released(Writer::cooldown(), Some(100)),
+            released(Writer::successor("b"), Some(100)),
             released(Writer::successor("b"), Some(10)),
             row(10, term(), Some(10)),
             row(10, Writer::nobody(), Some(10)),
@@ -160,8 +159,7 @@ mod tests {
             row(9, term(), Some(10)),
             row(9, Writer::nobody(), Some(10)),
             row(3_600, term(), None),
-            released(Writer::cooldown(), Some(101)),
-            released(Writer::cooldown(), None),
+            released(Writer::successor("b"), None),
             released(Writer::successor("b"), Some(101)),
         ];
         for row in vacant {

@@ -54,12 +54,6 @@ pub enum Holding {
         /// The id of the contender.
         to: String,
     },
-    /// A run that must not be repeated yet released it: nobody takes it for a while.
-    #[non_exhaustive]
-    Cooldown {
-        /// For how much longer.
-        remaining: Duration,
-    },
     /// The holder was evicted; contenders wait until what it may still believe in has run out.
     Evicted,
     /// The last holder let its lease run out: it crashed, hangs, or is out of contact.
@@ -162,9 +156,6 @@ fn holding(row: &Row, asked_at: Timestamp, lease: Duration) -> Holding {
         {
             Holding::Promised { to: id_of(to).to_string() }
         }
-        Named::Cooldown if row.is_released() && row.token + lease > asked_at => {
-            Holding::Cooldown { remaining: (row.token + lease).since(asked_at) }
-        }
         _ if row.is_released() => Holding::Released,
         Named::Term { id, .. } | Named::Stranger(id) => {
             if asked_at.since(row.heartbeat) < lease {
@@ -173,6 +164,6 @@ fn holding(row: &Row, asked_at: Timestamp, lease: Duration) -> Holding {
                 Holding::Expired { id: id.to_string() }
             }
         }
-        Named::Nobody | Named::Successor(_) | Named::Cooldown => Holding::Evicted,
+        Named::Nobody | Named::Successor(_) => Holding::Evicted,
     }
 }

@@ -3,8 +3,8 @@
 use spindle_protocol::{Named, Row, Timestamp};
 
 /// Returns how the term of `id` came about by displacing this row, which says or doesn't say that it
-/// was seized. That is a word, and since when nobody held, by Spanner's clock: a grace and a cooldown
-/// count, so that it measures hand-overs. A history leaves both out.
+/// was seized. That is a word, and since when nobody held, by Spanner's clock. A grace counts,
+/// so that it measures hand-overs; a history leaves it out.
 pub(crate) fn origin(
     displaced: Option<&(Row, bool)>,
     id: &str,

@@ -21,7 +21,6 @@ pub enum State {
     NeverHeld,
     Released,
     Promised,
-    Cooldown,
     Evicted,
     Expired,
     /// Of a writer that waits until nobody reads any more.
@@ -37,7 +36,6 @@ impl State {
             State::NeverHeld => "never_held",
             State::Released => "released",
             State::Promised => "promised",
-            State::Cooldown => "cooldown",
             State::Evicted => "evicted",
             State::Expired => "expired",
             State::Waiting => "waiting",
@@ -80,7 +78,6 @@ impl Record {
             Holding::Held { id, .. } => (State::Held, Some(id.clone()), None),
             Holding::NeverHeld => (State::NeverHeld, None, None),
             Holding::Released => (State::Released, None, None),
-            Holding::Cooldown { .. } => (State::Cooldown, None, None),
             Holding::Promised { to, .. } => (State::Promised, None, Some(to.clone())),
             Holding::Evicted => (State::Evicted, None, None),
             Holding::Expired { id, .. } => (State::Expired, Some(id.clone()), None),
@@ -141,8 +138,7 @@ impl Record {
             lines.push(("since", format!("{since} ({duration})")));
         }
         if let Some(lease_ms) = self.lease_ms {
-            let is_reserved = matches!(self.state, State::Promised | State::Cooldown);
-            let label = if is_reserved { "reserved" } else { "lease" };
+            let label = if self.state == State::Promised { "reserved" } else { "lease" };
             lines.push((label, milliseconds(lease_ms)));
         }
         lines.extend(self.heartbeat().map(|heartbeat| ("heartbeat", heartbeat)));
@@ -209,9 +205,6 @@ fn next(state: &LockState) -> String {
             } else {
                 format!("waits {} unless it is `{to}`", in_words(rest))
             }
-        }
-        Holding::Cooldown { remaining, .. } => {
-            format!("waits {}: the lock cools down", in_words(*remaining))
         }
         _ => "may take it at once".to_string(),
     }

@@ -37,8 +37,8 @@ impl Nonce {
 
 /// The `writer` column: who holds, or who may hold next.
 ///
-/// `<id>#<nonce>` is a holder's term, `><id>` or `><id>#<nonce>` a named successor, and `>` a lock that
-/// cools down. The empty string is nobody. Anything else is a holder of another implementation.
+/// `<id>#<nonce>` is a holder's term, and `><id>` or `><id>#<nonce>` a named successor. The empty string
+/// is nobody. Anything else is a holder of another implementation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Writer(Arc<str>);
 
@@ -56,8 +56,6 @@ pub enum Named<'a> {
     },
     /// The contender that a release named as its successor: an id, or one process of it (`<id>#<nonce>`).
     Successor(&'a str),
-    /// No one for a while, and anyone after it.
-    Cooldown,
     /// A holder of another implementation.
     Stranger(&'a str),
 }
@@ -78,11 +76,6 @@ impl Writer {
         Writer(format!(">{id}").into())
     }
 
-    /// Returns the writer of a release after which nobody may have the lock for a while.
-    pub fn cooldown() -> Writer {
-        Writer(">".into())
-    }
-
     /// Returns the text in the column.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -92,7 +85,6 @@ impl Writer {
     pub fn names(&self) -> Named<'_> {
         match &*self.0 {
             "" => Named::Nobody,
-            ">" => Named::Cooldown,
             text => {
                 if let Some(id) = text.strip_prefix('>') {
                     return Named::Successor(id);
@@ -156,11 +148,6 @@ pub enum Succession {
         /// For how long, counted from the release.
         grace: Duration,
     },
-    /// Nobody may take the lock for a while.
-    Cooldown {
-        /// For how long, counted from the release.
-        rest: Duration,
-    },
 }
 
 impl Succession {
@@ -169,7 +156,6 @@ impl Succession {
         match self {
             Succession::Anyone | Succession::InLine { .. } => Writer::nobody(),
             Succession::Successor { id, .. } => Writer::successor(id),
-            Succession::Cooldown { .. } => Writer::cooldown(),
         }
     }
 
@@ -177,9 +163,7 @@ impl Succession {
     pub fn grace(&self) -> Option<Duration> {
         match self {
             Succession::Anyone | Succession::InLine { .. } => None,
-            Succession::Successor { grace: wait, .. } | Succession::Cooldown { rest: wait } => {
-                Some(*wait)
-            }
+            Succession::Successor { grace, .. } => Some(*grace),
         }
     }
 }
@@ -228,8 +212,7 @@ impl Row {
     /// Returns when, by Spanner's clock, the row protects nobody from the contender `id` any more.
     ///
     /// A holder is owed the longer of its own lease and the contender's (I1), so that a rolling
-    /// change of the lease deposes no one. All others owe a named successor its grace, and everyone
-    /// owes a lock that cools down its rest.
+    /// change of the lease deposes no one. All others owe a named successor its grace.
     pub fn vacant_from(&self, id: &str, lease: Duration) -> Timestamp {
         let vacant_from = if self.is_released() {
             Timestamp::EPOCH
@@ -240,7 +223,6 @@ impl Row {
             Named::Successor(successor) if self.is_released() && successor != id => {
                 self.token + self.lease.unwrap_or(lease)
             }
-            Named::Cooldown if self.is_released() => self.token + self.lease.unwrap_or(lease),
             _ => vacant_from,
         }
     }
@@ -253,7 +235,7 @@ impl Row {
     }
 
     /// Returns since when, or from when, the row has protected nobody by its own lease, and `lease` where
-    /// it tells none: neither a grace nor a cooldown counts as vacant.
+    /// it tells none: a grace doesn't count as vacant.
     pub fn vacant_since(&self, lease: Duration) -> Timestamp {
         self.vacant_for_all_from(self.lease.unwrap_or(lease)).max(self.token)
     }
@@ -314,8 +296,6 @@ mod tests {
         assert_eq!((stranger.id(), stranger.nonce()), (Some("go-node#7"), None));
         assert_eq!(Writer::from("a#+00000000000feed-3").nonce(), None);
         assert_eq!(Writer::from("a#000000000000feed-+3").nonce(), None);
-        assert_eq!(Writer::cooldown().names(), Named::Cooldown);
-        assert_eq!((Writer::cooldown().id(), Writer::cooldown().successor_id()), (None, None));
     }
 
     #[test]
@@ -335,10 +315,8 @@ mod tests {
         let promised = row(0, Writer::successor("b"), Some(grace));
         assert_eq!(promised.vacant_from("b", Duration::from_nanos(1)), Timestamp::EPOCH);
         assert_eq!(promised.vacant_from("c", Duration::from_nanos(1)), Timestamp(107));
-        let cooldown = row(0, Writer::cooldown(), Some(grace));
-        assert_eq!(cooldown.vacant_from("", Duration::from_nanos(1)), Timestamp(107));
-        let since = [free, promised, cooldown].map(|row| row.vacant_since(grace * 2).0);
-        assert_eq!(since, [100, 107, 107], "by its own lease, and not before its token");
+        let since = [free, promised].map(|row| row.vacant_since(grace * 2).0);
+        assert_eq!(since, [100, 107], "by its own lease, and not before its token");
     }
 
     #[test]

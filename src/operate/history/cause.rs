@@ -81,10 +81,6 @@ fn cause(version: &StoredRow) -> Cause {
     }
     match row.writer.names() {
         Named::Successor(to) => Cause::HandedTo { to: id_of(to).to_string() },
-        Named::Cooldown => {
-            let until = datetime(row.token + row.lease.unwrap_or(LEASE_DEFAULT));
-            Cause::Cooldown { until }
-        }
         _ => Cause::Released,
     }
 }

@@ -24,7 +24,7 @@ pub struct PastTerm {
     /// Why it ended; nothing if it goes on.
     pub cause: Option<Cause>,
     /// How long the lock had been free when this term began. Neither the grace of a successor counts,
-    /// nor a cooldown, nor the rest of a lease. Nothing where the versions don't tell.
+    /// nor the rest of a lease. Nothing where the versions don't tell.
     pub vacancy: Option<Duration>,
 }
 
@@ -39,12 +39,6 @@ pub enum Cause {
     HandedTo {
         /// The id of the contender.
         to: String,
-    },
-    /// Its holder let go, and nobody was to take the lock before this time.
-    #[non_exhaustive]
-    Cooldown {
-        /// By Spanner's clock.
-        until: DateTime<Utc>,
     },
     /// Somebody ended it gracefully.
     #[non_exhaustive]

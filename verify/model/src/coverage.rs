@@ -25,7 +25,6 @@ impl World {
         let too_soon = row.is_released() && at < row.token + row.lease.unwrap_or_default();
         match row.writer.as_str().strip_prefix('>') {
             None => {}
-            Some("") if !too_soon => self.history.notes.meet(Goal::CooldownWaited),
             Some(successor) if Some(successor) == writer.id() => {
                 self.history.notes.meet(Goal::SuccessorTook);
             }

@@ -122,7 +122,6 @@ noted! {
         DeletedFormer: "a takeover deleted the takeover row of the term before",
         LongerLease: "a contender waited out a holder's longer lease",
         FenceRefused: "a fenced write of a deposed term was refused",
-        CooldownWaited: "a lock that cooled down was taken after its time",
         Lapsed: "a term was left to lapse",
         GivenBack: "an attempt under way was given back, for nobody wanted it any more",
         TookInterfered: "a lock was taken after a manual edit",

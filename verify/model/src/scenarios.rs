@@ -385,14 +385,14 @@ fn owners() -> Vec<Scenario> {
             ],
             ..pair()
         },
-        // Owners that want the lock for a while, let go of it, let it cool down, or leave their term to lapse.
+        // Owners that want the lock for a while, let go of it, or leave their term to lapse.
         Scenario {
             name: "holds",
             starts: vec![Start::Empty, Start::Held],
             ticks: 9,
             quick_ticks: 7,
             budget: Budget { holds: 1, ..faults(1) },
-            expected: vec![Goal::Released, Goal::CooldownWaited, Goal::Lapsed, Goal::GivenBack],
+            expected: vec![Goal::Released, Goal::Lapsed, Goal::GivenBack],
             ..pair()
         },
     ]

@@ -69,8 +69,6 @@ pub enum Departure {
     ResignToNext,
     /// It is done, and others in its process are waiting.
     LetGo,
-    /// It is done, and nobody is to have the lock for a while: a run that must not be repeated.
-    Cooldown,
     /// It can't say whether its work has ended, so nothing is released.
     Lapse,
 }
@@ -126,9 +124,6 @@ impl Departure {
                 Event::Resign { next: Succession::Successor { id, grace } }
             }
             Departure::LetGo => Event::LetGo { next: Succession::Anyone },
-            Departure::Cooldown => {
-                Event::LetGo { next: Succession::Cooldown { rest: scenario.grace() } }
-            }
             Departure::Lapse => Event::Lapse,
         }
     }
@@ -201,7 +196,7 @@ impl World {
         if left.holds > 0 {
             steps.push(Step::Want(index, !node.wanted));
             if node.published.is_some() {
-                let departures = [Departure::LetGo, Departure::Cooldown, Departure::Lapse];
+                let departures = [Departure::LetGo, Departure::Lapse];
                 steps.extend(departures.map(|departure| Step::Part(index, departure)));
             }
         }

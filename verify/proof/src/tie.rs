@@ -307,7 +307,7 @@ fn ours() -> Writer {
 
 fn writers() -> Vec<Writer> {
     let other = Writer::term("a", Nonce { instance: 1, attempt: 2 });
-    let named = [Writer::nobody(), Writer::successor("b"), Writer::cooldown()];
+    let named = [Writer::nobody(), Writer::successor("b")];
     [ours(), other].into_iter().chain(named).chain(["go".into()]).collect()
 }
 
@@ -319,17 +319,18 @@ fn holder() -> Holder {
     Holder { lease: Duration::from_millis(LEASE.unsigned_abs()), info: Some("held".into()) }
 }
 
-fn successions() -> [Succession; 4] {
+fn successions() -> [Succession; 3] {
     let grace = Duration::from_millis(7);
     let successor = Succession::Successor { id: "b".into(), grace };
     let in_line = Succession::InLine { grace };
-    [Succession::Anyone, successor, Succession::Cooldown { rest: grace }, in_line]
+    [Succession::Anyone, successor, in_line]
 }
 
 /// Rows that differ in one cell each, and none.
 fn few() -> Vec<Option<Row>> {
     let rows = [row(1, 1, ours()), row(2, 1, ours()), row(1, 2, ours()), row(1, 1, "go".into())];
-    let released = [row(0, 1, ours()), row(0, 1, Writer::nobody()), row(1, 1, Writer::cooldown())];
+    let released =
+        [row(0, 1, ours()), row(0, 1, Writer::nobody()), row(1, 1, Writer::successor("b"))];
     std::iter::once(None).chain(rows.into_iter().chain(released).map(Some)).collect()
 }
 

@@ -54,7 +54,6 @@ pub enum CoverageGoal {
     /// It was handed to a successor.
     ToldHandOver,
     /// It was left to cool down.
-    ToldCooldown,
     /// It was evicted.
     ToldEviction,
     /// It was seized.
@@ -122,7 +121,6 @@ pub enum CoverageGoal {
     /// Several locks were written in one commit.
     WrittenTogether,
     /// A lock that cooled down was taken when that was over.
-    CooldownTook,
     /// The tool removed the row of a vacant lock.
     RemovedByTool,
     /// A member with shards died.

@@ -26,7 +26,6 @@ pub(crate) enum Fault {
     Flows(FlowFault),
     Stop,
     Resign { names_successor: bool },
-    Cooldown,
     Evict,
     HalfTakeover,
     Outage(Outage),
@@ -54,7 +53,6 @@ pub(crate) async fn run(world: &Arc<World>) {
             9 => Fault::Stop,
             10 => Fault::Resign { names_successor: false },
             11 => Fault::Resign { names_successor: true },
-            12 if world.random(|random| random.random()) => Fault::Cooldown,
             12 => Fault::Evict,
             13 => Fault::HalfTakeover,
             14 => Fault::Outage(if world.random(|random| random.random()) {
@@ -125,7 +123,6 @@ async fn inject(world: &Arc<World>, instance: &Arc<Instance>, fault: Fault) {
             let successor = names_successor.then(|| successor(world, instance)).flatten();
             instance.resign(successor.unwrap_or_default());
         }
-        Fault::Cooldown => instance.resign(Succession::Cooldown { rest: short }),
         Fault::Evict => manual_edits::evict(world, instance).await,
         Fault::HalfTakeover => leave(world, instance).await,
         Fault::Outage(outage) => {

@@ -196,7 +196,7 @@ impl Plan {
 
     /// Returns the bound within which every lock must have a holder once nothing goes wrong any
     /// more (I5). It counts leases: one until the row is vacant, and one for a resigned holder that
-    /// backs off. Another lease is for a lock that is reserved or cools down. Then come an attempt and a poll, and Spanner's 10 s for a transaction that somebody left
+    /// backs off. Another lease is for a lock that is reserved. Then come an attempt and a poll, and Spanner's 10 s for a transaction that somebody left
     /// open. The last part is the longest pause after polls and attempts that failed, 10 s each (I8).
     pub fn limit(&self) -> Duration {
         self.longest_lease() * 5 + Duration::from_secs(40)

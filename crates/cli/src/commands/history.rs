@@ -26,7 +26,7 @@ pub struct Term {
     /// At the latest, where a lease ran out or a row was deleted; null if the term goes on.
     pub end: Option<String>,
     pub lasted_ms: Option<i64>,
-    /// `released`, `handed_to`, `cooldown`, `evicted`, `seized`, `lease_ran_out`,
+    /// `released`, `handed_to`, `evicted`, `seized`, `lease_ran_out`,
     /// `before_heartbeat` or `unknown`; null if the term goes on.
     pub cause: Option<&'static str>,
     /// More of the cause: to whom, until when, by whom and why.
@@ -78,7 +78,6 @@ fn in_fields(cause: &Cause) -> (&'static str, Option<String>) {
     match cause {
         Cause::Released => ("released", None),
         Cause::HandedTo { to, .. } => ("handed_to", Some(to.clone())),
-        Cause::Cooldown { until, .. } => ("cooldown", Some(format!("until {}", rfc3339(*until)))),
         Cause::Evicted { by: who, reason, .. } => ("evicted", by(who, reason)),
         Cause::Seized { by: who, reason, .. } => ("seized", by(who, reason)),
         Cause::LeaseRanOut => ("lease_ran_out", None),
@@ -102,7 +101,7 @@ impl Line for Term {
         let lasted = lasted.map_or_else(|| "-".to_string(), milliseconds);
         let paint = match self.cause {
             None => Paint::Good,
-            Some("released" | "handed_to" | "cooldown") => Paint::Plain,
+            Some("released" | "handed_to") => Paint::Plain,
             Some(_) => Paint::Bad,
         };
         vec![

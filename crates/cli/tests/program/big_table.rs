@@ -75,7 +75,7 @@ fn cells(now: Timestamp, number: usize) -> Cells {
         10..13 => released(Writer::nobody(), None, None),
         13 => released(Writer::nobody(), None, Some("seized by ada@ops: it hangs")),
         14 => released(Writer::successor("node-7"), Some(600_000), None),
-        15 => released(Writer::cooldown(), Some(3_600_000), Some("run 1 ok 200ms node-1")),
+        15 => released(Writer::successor("node-8"), Some(3_600_000), Some("seized by ada@ops")),
         16 | 17 => evicted(Writer::nobody()),
         18 => Cells { heartbeat: Some(before(now, 900_000)), ..held(now, &id, None) },
         _ => Cells { writer: Writer::from("7d9c8f54b8-go"), ..held(now, &id, None) },

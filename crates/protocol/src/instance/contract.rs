@@ -213,7 +213,7 @@ mod tests {
             let Some(Act::Release { next, .. }) = &mut step.decision.act else {
                 panic!("{:?}", step.decision);
             };
-            *next = Succession::Cooldown { rest: Duration::ZERO };
+            *next = Succession::Successor { id: "b".into(), grace: Duration::ZERO };
             step.decision.announce = None;
             step.after = step.before.clone();
         });

@@ -22,7 +22,7 @@ pub enum Invariant {
     I7,
     /// Requests and rows stay bounded.
     I8,
-    /// A named successor has first refusal, and nobody takes a lock that cools down.
+    /// A named successor has first refusal.
     Reserved,
     /// An instance keeps the contract of the proof.
     Contract,

@@ -78,7 +78,6 @@ impl Past {
                     Succession::InLine { .. } if is_promised => "handed_to",
                     Succession::Anyone | Succession::InLine { .. } => "released",
                     Succession::Successor { .. } => "handed_to",
-                    Succession::Cooldown { .. } => "cooldown",
                 };
                 if let Some(open) = open {
                     open.end = Some((open.over().min(at), how));
@@ -198,7 +197,6 @@ fn name(cause: &Cause) -> &'static str {
     match cause {
         Cause::Released => "released",
         Cause::HandedTo { .. } => "handed_to",
-        Cause::Cooldown { .. } => "cooldown",
         Cause::Evicted { .. } => "evicted",
         Cause::Seized { .. } => "seized",
         Cause::LeaseRanOut => "lease_ran_out",
@@ -214,7 +212,6 @@ fn goal(cause: &str) -> Option<CoverageGoal> {
     Some(match cause {
         "released" => CoverageGoal::ToldRelease,
         "handed_to" => CoverageGoal::ToldHandOver,
-        "cooldown" => CoverageGoal::ToldCooldown,
         "evicted" => CoverageGoal::ToldEviction,
         "seized" => CoverageGoal::ToldSeizure,
         "lease_ran_out" => CoverageGoal::ToldLeaseRanOut,

@@ -28,7 +28,6 @@ enum Whom {
     Only(String),
     /// One process of an id.
     InLine(Arc<str>),
-    Nobody,
 }
 
 impl Reservations {
@@ -77,9 +76,6 @@ impl Reservations {
                 Succession::Successor { id, grace } => {
                     Some(Reserved { until: at + *grace, whom: Whom::Only(id.clone()) })
                 }
-                Succession::Cooldown { rest } => {
-                    Some(Reserved { until: at + *rest, whom: Whom::Nobody })
-                }
             },
             _ => return Ok(None),
         };
@@ -107,13 +103,11 @@ impl Reserved {
         let may = match &self.whom {
             Whom::Only(successor) => successor == id,
             Whom::InLine(process) => waiter == Some(&**process),
-            Whom::Nobody => false,
         };
         if !may && at < self.until {
             return Err(format!("`{id}` took the lock, which was {self:?}"));
         }
         Ok(match &self.whom {
-            Whom::Nobody => Some(CoverageGoal::CooldownTook),
             Whom::InLine(_) if may => Some(CoverageGoal::TookInTurn),
             Whom::Only(_) | Whom::InLine(_) => None,
         })

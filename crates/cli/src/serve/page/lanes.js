@@ -46,7 +46,7 @@ function stretches(lock, lane) {
   return all.filter((part) => part.to > begin).map((part) => ({ ...part, from: Math.max(part.from, begin) }));
 }
 
-const free = (lock) => (["promised", "cooldown", "evicted", "waiting"].includes(lock.state) ? "reserved" : "vacant");
+const free = (lock) => (["promised", "evicted", "waiting"].includes(lock.state) ? "reserved" : "vacant");
 
 function laneInWords(parts, lane) {
   if (!lane || (lane.loading && !lane.terms.length)) return `${past()}: being read`;
