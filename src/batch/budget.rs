@@ -176,24 +176,24 @@ impl Bucket {
 
 /// The requests of one user that go past the batcher: those that repeat a failure are charged.
 #[derive(Debug, Default)]
-pub(crate) struct Repeats {
+pub(crate) struct RetryCharge {
     has_failed: AtomicBool,
 }
 
 /// One such request; whoever drops it without an answer gets nothing back.
 #[must_use]
 pub(crate) struct PaidRequest<'a> {
-    repeats: &'a Repeats,
+    charge: &'a RetryCharge,
     budget: &'a Budget,
     payment: Option<Payment>,
 }
 
-impl Repeats {
+impl RetryCharge {
     /// Waits until the next request may leave. It leaves at once if it repeats no failure.
-    pub(crate) async fn turn<'a>(&'a self, budget: &'a Budget, cost: u32) -> PaidRequest<'a> {
+    pub(crate) async fn pay<'a>(&'a self, budget: &'a Budget, cost: u32) -> PaidRequest<'a> {
         let is_repeat = self.has_failed.load(Ordering::Relaxed);
         let payment = if is_repeat { Some(budget.requests.paid(cost).await) } else { None };
-        PaidRequest { repeats: self, budget, payment }
+        PaidRequest { charge: self, budget, payment }
     }
 
     /// Sends a request at its turn.
@@ -203,7 +203,7 @@ impl Repeats {
         cost: u32,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let paid = self.turn(budget, cost).await;
+        let paid = self.pay(budget, cost).await;
         let answer = request.await;
         paid.ends(answer.is_ok());
         answer
@@ -213,7 +213,7 @@ impl Repeats {
 impl PaidRequest<'_> {
     /// Notes if the request brought an answer.
     pub(crate) fn ends(self, is_answered: bool) {
-        self.repeats.has_failed.store(!is_answered, Ordering::Relaxed);
+        self.charge.has_failed.store(!is_answered, Ordering::Relaxed);
         if let Some(payment) = self.payment.filter(|_| is_answered) {
             self.budget.requests.refund(payment);
         }
@@ -230,7 +230,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn users_of_one_budget_repeat_together_what_one_of_them_may() {
         let budget = Budget::new();
-        let users: [Repeats; 20] = Default::default();
+        let users: [RetryCharge; 20] = Default::default();
         let sent = AtomicBool::new(false);
         let mut count = 0;
         let fail = async || {

@@ -24,7 +24,7 @@ use futures_util::future::BoxFuture;
 use spindle_protocol::{Answer, Change, Rejection, StoredRow, Timestamp};
 use tokio::time::Instant;
 
-pub(crate) use self::budget::{Budget, READ, Repeats, TRANSACTION};
+pub(crate) use self::budget::{Budget, READ, RetryCharge, TRANSACTION};
 pub(crate) use self::handle::{BatchHandle, Batchers};
 pub(crate) use self::request::OpKind;
 use crate::error::{Error, Outcome, Result};

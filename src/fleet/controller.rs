@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::count_row::{Beginning, CountRow, Written};
-use super::failures::Failures;
+use super::failures::FailureLog;
 use super::member::Member;
 use super::poll::{Polled, ShardRows};
 use super::shard::{Finished, Shard, TaskHandle, Worker};
@@ -74,7 +74,7 @@ pub(super) struct Controller {
     /// Those that Spanner did not answer about when this member last tried to take them.
     unanswered: BTreeSet<usize>,
     /// Of its polls.
-    failures: Failures,
+    failures: FailureLog,
     tidied: Instant,
 }
 
@@ -103,7 +103,7 @@ impl Controller {
             count_token: Timestamp::EPOCH,
             declares,
             lease: timing.lease,
-            repeats: Arc::default(),
+            retry_charge: Arc::default(),
         };
         // The longest key is that of the last shard.
         lock.for_row(rows.shard_key(*count)).build()?;
@@ -119,7 +119,7 @@ impl Controller {
             dropped,
             meter: Meter::new(&Arc::from(own.name())),
             view: Arc::clone(view),
-            failures: Failures::new(&settings.clock),
+            failures: FailureLog::new(&settings.clock),
             own,
             tasks: Tasks::default(),
             stuck: None,

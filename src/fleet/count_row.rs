@@ -9,7 +9,7 @@ use spindle_protocol::{Answer, Change, Row};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::batch::{Columns, Repeats, TRANSACTION};
+use crate::batch::{Columns, RetryCharge, TRANSACTION};
 use crate::error::{Error, Kind, Result};
 use crate::names::shard_count_key;
 use crate::store::membership::poll_in_turn;
@@ -22,7 +22,7 @@ pub(super) struct CountRow {
     key: String,
     /// The group and the name, for people.
     shards: String,
-    reads: Repeats,
+    reads: RetryCharge,
     /// The number of reads that have begun for [`read_anew`](CountRow::read_anew).
     begun: AtomicU64,
     last: Mutex<LastRead>,
@@ -64,7 +64,7 @@ impl CountRow {
             table,
             key: shard_count_key(group, name),
             shards: format!("{group}/{name}"),
-            reads: Repeats::default(),
+            reads: RetryCharge::default(),
             begun: AtomicU64::new(0),
             last: Mutex::new(LastRead { number: 0, found: Ok(None) }),
         }

@@ -8,11 +8,11 @@ use crate::term::{Failure, FailureLine, say};
 
 /// The failures since the last success, by this clock.
 #[derive(Debug)]
-pub(super) struct Failures(Clock, Mutex<Option<Failure>>);
+pub(super) struct FailureLog(Clock, Mutex<Option<Failure>>);
 
-impl Failures {
-    pub(super) fn new(clock: &Clock) -> Failures {
-        Failures(clock.clone(), Mutex::default())
+impl FailureLog {
+    pub(super) fn new(clock: &Clock) -> FailureLog {
+        FailureLog(clock.clone(), Mutex::default())
     }
 
     /// Notes one more, and logs it by `tell` if it is the first or the log said so a minute ago.

@@ -9,7 +9,7 @@ use spindle_protocol::fleet::{
 use spindle_protocol::{Row, StoredRow, Timestamp};
 
 use super::count_row::CountRow;
-use crate::batch::{Columns, Repeats, Snapshot};
+use crate::batch::{Columns, RetryCharge, Snapshot};
 use crate::error::Result;
 use crate::names::number;
 use crate::store::Table;
@@ -29,7 +29,7 @@ pub(super) struct ShardRows {
     /// The member's own declaration.
     pub(super) declares: Declaration,
     pub(super) lease: Duration,
-    pub(super) repeats: Arc<Repeats>,
+    pub(super) retry_charge: Arc<RetryCharge>,
 }
 
 /// One poll of a [`ShardRows`].
@@ -55,7 +55,8 @@ impl ShardRows {
 
     pub(super) async fn poll(&self) -> Result<Polled> {
         let prefixes = [&*self.shares, &*self.shards];
-        let rows = poll_in_turn(&self.table, &self.repeats, &[], &prefixes, Columns::All).await?;
+        let rows =
+            poll_in_turn(&self.table, &self.retry_charge, &[], &prefixes, Columns::All).await?;
         let Snapshot { rows, read_at } = rows;
         let (shard_rows, shares): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.key.starts_with(&self.shards));
@@ -111,7 +112,7 @@ impl ShardRows {
     pub(super) async fn has_own_run_out(&self, id: &str) -> Result<Option<bool>> {
         let key = self.share_key(id);
         let found =
-            poll_in_turn(&self.table, &self.repeats, &[&key], &[], Columns::ButInfo).await?;
+            poll_in_turn(&self.table, &self.retry_charge, &[&key], &[], Columns::ButInfo).await?;
         let Some(row) = found.rows.first().map(StoredRow::row) else { return Ok(Some(false)) };
         let ran_out = self.ran_out_at(&row);
         Ok(match ran_out {

@@ -14,18 +14,18 @@ use crate::system::random;
 
 /// One process's knowledge of a semaphore's permits. A cheap clone is the same pool.
 #[derive(Clone, Debug)]
-pub(super) struct Pool(Arc<Shared>);
+pub(super) struct Pool(Arc<PoolState>);
 
 #[derive(Debug)]
-struct Shared {
+struct PoolState {
     /// Under which the pool stands in line: its own, and that of no instance.
     nonce: u64,
-    known: Mutex<Known>,
+    known: Mutex<PoolView>,
     freed: Notify,
 }
 
 #[derive(Debug)]
-struct Known {
+struct PoolView {
     /// Seen free, or promised to this process, and wanted by nobody here so far: the best one last.
     free: Vec<usize>,
     /// Given back here, and seen with no other process since.
@@ -59,7 +59,7 @@ pub(super) struct Sight {
 
 /// One caller of this process that waits. Dropping it leaves the queue.
 #[derive(Debug)]
-pub(super) struct Waiter {
+pub(super) struct PermitCaller {
     call: u64,
     pool: Pool,
 }
@@ -71,7 +71,7 @@ pub(super) struct PermitSlot {
     pool: Pool,
 }
 
-impl Known {
+impl PoolView {
     /// Takes note of what a poll shows.
     ///
     /// A permit that is promised to this process goes first. Then come those that it had lately, so that
@@ -92,7 +92,7 @@ impl Pool {
     /// Returns the pool of this process, which polls so often.
     pub(super) fn new(id: &str, poll: Duration) -> Pool {
         let nonce = random::draw();
-        let known = Known {
+        let known = PoolView {
             free: Vec::new(),
             lately: BTreeSet::new(),
             ours: BTreeSet::new(),
@@ -103,10 +103,10 @@ impl Pool {
             poll_at: Instant::now(),
             given_back: 0,
         };
-        Pool(Arc::new(Shared { nonce, known: Mutex::new(known), freed: Notify::new() }))
+        Pool(Arc::new(PoolState { nonce, known: Mutex::new(known), freed: Notify::new() }))
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, PoolView> {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,7 +128,7 @@ impl Pool {
     pub(super) fn polled(&self, now: Moment, mut sight: Sight) -> Option<PermitMark> {
         let mut known = self.known();
         known.sees(&sight);
-        let Known { ours, line, free, .. } = &mut *known;
+        let PoolView { ours, line, free, .. } = &mut *known;
         sight.taken.retain(|permit| !ours.contains(&permit.number));
         line.polled(now, sight.read_at, !free.is_empty(), &sight.taken)
     }
@@ -173,11 +173,11 @@ impl Pool {
     }
 
     /// Enters the queue of this process, as its last.
-    pub(super) fn enqueue(&self) -> Waiter {
+    pub(super) fn enqueue(&self) -> PermitCaller {
         let mut known = self.known();
         known.calls += 1;
         known.callers += 1;
-        Waiter { call: known.calls, pool: self.clone() }
+        PermitCaller { call: known.calls, pool: self.clone() }
     }
 
     /// Waits until it is time to poll: a permit that is given back here moves that time.
@@ -210,9 +210,9 @@ impl Pool {
     }
 }
 
-impl Waiter {
+impl PermitCaller {
     /// Waits until this caller is the first of those that wait here. It stays so until it
-    /// [`steps_out`](Waiter::steps_out). Cancellation safe.
+    /// [`steps_out`](PermitCaller::steps_out). Cancellation safe.
     pub(super) async fn turn_comes(&self) {
         loop {
             let called = {
@@ -238,7 +238,7 @@ impl Waiter {
     }
 }
 
-impl Drop for Waiter {
+impl Drop for PermitCaller {
     fn drop(&mut self) {
         self.steps_out();
         let mut known = self.pool.known();

@@ -10,10 +10,10 @@ use spindle_protocol::permits::{PermitMark, TakenPermit};
 use spindle_protocol::{Answer, Change};
 use tokio::time::Instant;
 
-use super::failures::Failures;
+use super::failures::FailureLog;
 use super::permit::Permit;
 use super::pool::{PermitSlot, Pool, Sight};
-use crate::batch::{Columns, OpKind, Repeats, Snapshot};
+use crate::batch::{Columns, OpKind, RetryCharge, Snapshot};
 use crate::error::{Error, Result};
 use crate::lock::within;
 use crate::names::{check_part, number, permits_prefix, subject};
@@ -94,13 +94,13 @@ struct Inner {
     /// The first of those that wait in this process polls for all.
     polling: tokio::sync::Mutex<()>,
     /// Polls in a row that brought nobody here a permit.
-    fruitless: AtomicU32,
+    empty_polls: AtomicU32,
     /// Of the polls by those that wait.
-    polls: Failures,
+    polls: FailureLog,
     /// The last try to take a permit that failed, and when, until one succeeds.
     failed_take: Mutex<Option<(Instant, Error)>>,
     /// Of its polls.
-    repeats: Repeats,
+    retry_charge: RetryCharge,
     /// True if the last place in line could not be taken.
     mark_failed: AtomicBool,
 }
@@ -127,10 +127,10 @@ impl Semaphore {
             lock,
             pool: Pool::new(&id, poll),
             polling: tokio::sync::Mutex::default(),
-            fruitless: AtomicU32::new(0),
-            polls: Failures::new(&clock),
+            empty_polls: AtomicU32::new(0),
+            polls: FailureLog::new(&clock),
             failed_take: Mutex::default(),
-            repeats: Repeats::default(),
+            retry_charge: RetryCharge::default(),
             mark_failed: AtomicBool::new(false),
             clock,
         })))
@@ -258,7 +258,7 @@ impl Semaphore {
         let lock = lock.repeats(self.is_in_trouble()).build()?;
         let Some(guard) = lock.try_acquire().await? else { return Ok(None) };
         self.0.pool.is_served();
-        self.0.fruitless.store(0, Ordering::Relaxed);
+        self.0.empty_polls.store(0, Ordering::Relaxed);
         *self.failed_take() = None;
         Ok(Some(Permit::new(guard, slot)))
     }
@@ -274,7 +274,8 @@ impl Semaphore {
         let begun = self.0.pool.poll_begins().await;
         let prefixes = [&*self.0.prefix];
         let polled =
-            poll_in_turn(&self.0.table, &self.0.repeats, &[], &prefixes, Columns::ButInfo).await;
+            poll_in_turn(&self.0.table, &self.0.retry_charge, &[], &prefixes, Columns::ButInfo)
+                .await;
         let (now, polled) = (self.0.clock.now(), polled.map(|found| self.sight(&found)));
         let pause = match polled {
             Ok((sight, next)) => {
@@ -284,7 +285,7 @@ impl Semaphore {
                 }
                 self.mark(self.0.pool.polled(now, sight));
                 if self.0.pool.is_empty() {
-                    self.0.fruitless.store(0, Ordering::Relaxed);
+                    self.0.empty_polls.store(0, Ordering::Relaxed);
                     next.min(self.0.poll)
                 } else {
                     self.longer_pause(PAUSE_FIRST)
@@ -354,10 +355,10 @@ impl Semaphore {
     /// Returns a pause that doubles with each poll that brought nothing: up to a poll, or to 10 s
     /// if something fails.
     fn longer_pause(&self, first: Duration) -> Duration {
-        let fruitless = self.0.fruitless.fetch_add(1, Ordering::Relaxed).min(10);
+        let empty_polls = self.0.empty_polls.fetch_add(1, Ordering::Relaxed).min(10);
         let longest =
             if self.is_in_trouble() { PAUSE_LONGEST.max(self.0.poll) } else { self.0.poll };
-        (first * 2_u32.pow(fruitless)).min(longest.max(first))
+        (first * 2_u32.pow(empty_polls)).min(longest.max(first))
     }
 
     fn is_in_trouble(&self) -> bool {

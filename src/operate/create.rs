@@ -67,7 +67,7 @@ pub(crate) async fn upgrade(
             Err(error) => return Err(error),
         }
     }
-    schema::judge(name, &found).map_err(|wrong| Error::new(Kind::Schema(wrong)))?;
+    schema::check_columns(name, &found).map_err(|wrong| Error::new(Kind::Schema(wrong)))?;
     Ok(added)
 }
 

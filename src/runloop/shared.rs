@@ -7,7 +7,7 @@ use spindle_protocol::rw::{Reader, WriteLock};
 use spindle_protocol::{Answer, Change, Observation, Rejection, Row};
 use tokio::time::{Instant, timeout};
 
-use crate::batch::{Columns, Repeats};
+use crate::batch::{Columns, RetryCharge};
 use crate::error::{Error, Outcome};
 use crate::store::membership::poll_in_turn;
 use crate::store::{REQUEST_LIMIT, Table};
@@ -37,7 +37,7 @@ pub(crate) struct WriteLockRow {
     /// The beginning of the keys of all these rows.
     prefix: String,
     view: Mutex<WriteLock>,
-    repeats: Repeats,
+    retry_charge: RetryCharge,
 }
 
 impl ReaderRow {
@@ -77,7 +77,13 @@ impl WriteLockRow {
         view: WriteLock,
     ) -> WriteLockRow {
         let (table, prefix) = (Arc::clone(table), prefix.to_string());
-        WriteLockRow { table, key, prefix, view: Mutex::new(view), repeats: Repeats::default() }
+        WriteLockRow {
+            table,
+            key,
+            prefix,
+            view: Mutex::new(view),
+            retry_charge: RetryCharge::default(),
+        }
     }
 
     pub(super) fn view(&self) -> MutexGuard<'_, WriteLock> {
@@ -87,7 +93,7 @@ impl WriteLockRow {
     /// Polls the write lock and all readers' rows, in one request.
     pub(super) async fn observe(&self, limit: Duration) -> Outcome {
         let prefix = [&*self.prefix];
-        let poll = poll_in_turn(&self.table, &self.repeats, &[], &prefix, Columns::ButInfo);
+        let poll = poll_in_turn(&self.table, &self.retry_charge, &[], &prefix, Columns::ButInfo);
         let doing = || format!("lock `{}`: poll it and its readers", self.key);
         let polled = timeout(limit, poll).await;
         let found = match polled.unwrap_or_else(|_| Err(Error::timed_out(doing(), limit))) {

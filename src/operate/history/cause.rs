@@ -26,7 +26,7 @@ pub(super) fn is_term(stored: &StoredRow) -> bool {
     stored.writer.id().is_some() && !stored.row().is_released()
 }
 
-pub(super) fn judge(term: &StoredRow, later: &Later, vacancy: Option<Duration>) -> PastTerm {
+pub(super) fn past_term(term: &StoredRow, later: &Later, vacancy: Option<Duration>) -> PastTerm {
     let row = term.row();
     let ended = ended(term, later);
     PastTerm {

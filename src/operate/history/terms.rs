@@ -69,7 +69,7 @@ impl History {
         self.table.check_lock(&self.lock)?;
         // An interrupted or dropped step is begun anew.
         let mut walk = self.walk.clone();
-        let past = LockRow { table: &self.table, lock: &self.lock, pace: self.pace };
+        let past = LiveLock { table: &self.table, lock: &self.lock, pace: self.pace };
         let term = walk.next(&past).await?;
         self.walk = walk;
         Ok(term)
@@ -87,13 +87,13 @@ impl History {
 }
 
 /// One lock's row on Spanner.
-struct LockRow<'a> {
+struct LiveLock<'a> {
     table: &'a Table,
     lock: &'a str,
     pace: Duration,
 }
 
-impl Past for LockRow<'_> {
+impl Past for LiveLock<'_> {
     async fn now(&self) -> Result<(Option<StoredRow>, Timestamp)> {
         self.table.read(self.lock, REQUEST_LIMIT).await
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spindle_protocol::{StoredRow, Timestamp};
 
-use super::cause::{Later, is_term, judge};
+use super::cause::{Later, is_term, past_term};
 use super::past_term::{HistoryEnd, PastTerm};
 use crate::error::Result;
 use crate::settings::LEASE_DEFAULT;
@@ -121,7 +121,7 @@ impl Walk {
             } else {
                 self.vacancy_before(past, version.clone()).await?
             };
-            return Ok(Some(judge(&version, &later, vacancy)));
+            return Ok(Some(past_term(&version, &later, vacancy)));
         }
     }
 

@@ -13,10 +13,10 @@ use crate::error::Result;
 /// it. A fresh client that has the object of the one before asks nobody for a token while that is
 /// valid.
 #[derive(Debug, Default)]
-pub(super) struct SharedCredentials(Mutex<Vec<Shared>>);
+pub(super) struct SharedCredentials(Mutex<Vec<RuntimeCredentials>>);
 
 #[derive(Debug)]
-struct Shared {
+struct RuntimeCredentials {
     runtime: Id,
     credentials: Credentials,
     /// Its sender lives in a task on that runtime, and nowhere else.
@@ -53,7 +53,7 @@ impl SharedCredentials {
     fn of(&self, runtime: Id) -> Option<Credentials> {
         let mut all = self.locked();
         // A runtime that is gone took the task along.
-        all.retain_mut(Shared::is_of_use);
+        all.retain_mut(RuntimeCredentials::is_of_use);
         all.iter().find(|shared| shared.runtime == runtime).map(|shared| shared.credentials.clone())
     }
 
@@ -62,16 +62,16 @@ impl SharedCredentials {
         if all.iter().all(|shared| shared.runtime != runtime.id()) {
             let (mut sender, runtime_lives) = oneshot::channel();
             runtime.spawn(async move { sender.closed().await });
-            all.push(Shared { runtime: runtime.id(), credentials, runtime_lives });
+            all.push(RuntimeCredentials { runtime: runtime.id(), credentials, runtime_lives });
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, Vec<Shared>> {
+    fn locked(&self) -> MutexGuard<'_, Vec<RuntimeCredentials>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shared {
+impl RuntimeCredentials {
     fn is_of_use(&mut self) -> bool {
         self.runtime_lives.try_recv() == Err(TryRecvError::Empty)
     }

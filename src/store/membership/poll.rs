@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spindle_protocol::{Row, StoredRow, Timestamp};
 
-use crate::batch::{Columns, READ, Repeats, Snapshot};
+use crate::batch::{Columns, READ, RetryCharge, Snapshot};
 use crate::error::Result;
 use crate::names::looks_like_takeover_row;
 use crate::store::{REQUEST_LIMIT, Table};
@@ -13,12 +13,12 @@ use crate::store::{REQUEST_LIMIT, Table};
 /// As [`poll`], for one that polls by itself: a poll that repeats a failure is charged (I8).
 pub(crate) async fn poll_in_turn(
     table: &Table,
-    repeats: &Repeats,
+    retry_charge: &RetryCharge,
     keys: &[&str],
     prefixes: &[&str],
     columns: Columns,
 ) -> Result<Snapshot> {
-    repeats.send(table.budget(), READ, poll(table, keys, prefixes, columns)).await
+    retry_charge.send(table.budget(), READ, poll(table, keys, prefixes, columns)).await
 }
 
 /// Reads the rows of these keys, and all rows with these prefixes, each of which ends with `/`; no

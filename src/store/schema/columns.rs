@@ -68,7 +68,7 @@ const COLUMNS: [Column; 8] = [
 ];
 
 /// Tells what is wrong with the columns of a table, and how to mend it.
-pub(crate) fn judge(table: &str, found: &[Found]) -> Result<(), String> {
+pub(crate) fn check_columns(table: &str, found: &[Found]) -> Result<(), String> {
     if found.is_empty() {
         return Err(no_table(table));
     }
@@ -242,7 +242,7 @@ mod tests {
 
     fn table(columns: &[(&str, &str)]) -> Result<(), String> {
         let columns: Vec<_> = columns.iter().map(|(name, kind)| found(name, kind)).collect();
-        judge("jobs", &columns)
+        check_columns("jobs", &columns)
     }
 
     #[test]
@@ -332,7 +332,7 @@ mod tests {
         let unstamped = found("token", "TIMESTAMP");
         let mut columns = GOOGLESQL.map(|(name, kind)| found(name, kind));
         columns[2] = Found { is_stamped: false, ..unstamped };
-        assert!(judge("jobs", &columns).unwrap_err().contains("SET OPTIONS"));
+        assert!(check_columns("jobs", &columns).unwrap_err().contains("SET OPTIONS"));
         assert!(table(&[]).unwrap_err().contains("is not there"));
     }
 }

@@ -14,7 +14,7 @@ pub(crate) use columns::lacking;
 #[cfg(feature = "admin")]
 pub(crate) use question::is_postgresql as is_postgresql_database;
 
-pub(crate) use columns::{Found, judge};
+pub(crate) use columns::{Found, check_columns};
 
 /// Says what is missing, where Spanner names it.
 pub(crate) fn explain(
@@ -58,5 +58,5 @@ pub(crate) async fn check(connection: &Connection, table: &str) -> Result<()> {
         Err(error) if error.is_session_lost() => ask(connection, table).await?,
         found => found?,
     };
-    judge(table, &found).map_err(|wrong| Error::new(Kind::Schema(wrong)))
+    check_columns(table, &found).map_err(|wrong| Error::new(Kind::Schema(wrong)))
 }
