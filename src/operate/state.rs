@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use spindle_protocol::line::id_of;
+use spindle_protocol::line::{Place, id_of};
 use spindle_protocol::{Named, Row, StoredRow, Timestamp};
 
 use crate::names::fleet_of;
@@ -27,6 +27,11 @@ pub struct LockState {
     pub lease: Option<Duration>,
     /// The holder's own text, or the mark of what ended its term: `evicted by …` or `seized by …`.
     pub info: Option<String>,
+    /// The id of the contender that waits first in line, as it wrote it last: a hint, which outlasts a contender that has
+    /// gone until another writes. It is `/readers` at a gate where readers wait.
+    pub next: Option<String>,
+    /// Since when that contender waits, by Spanner's clock.
+    pub next_since: Option<DateTime<Utc>>,
     /// When Spanner read the row, by its clock.
     pub read_at: DateTime<Utc>,
     /// The row itself, from which a history goes on.
@@ -113,8 +118,13 @@ impl LockState {
     }
 
     pub(crate) fn new(name: &str, found: Option<StoredRow>, asked_at: Timestamp) -> LockState {
+        let place = found.as_ref().and_then(Place::of);
         let found = found.map(|stored| (stored.row(), stored.info));
-        LockState::of(name, found, asked_at, LEASE_DEFAULT)
+        LockState {
+            next: place.as_ref().map(|place| place.id().to_string()),
+            next_since: place.map(|place| DateTime::from_timestamp_nanos(place.since.0)),
+            ..LockState::of(name, found, asked_at, LEASE_DEFAULT)
+        }
     }
 
     /// Returns the state of a row with its text; `lease` is for a row that tells none.
@@ -132,6 +142,8 @@ impl LockState {
             heartbeat_age: None,
             lease: None,
             info: None,
+            next: None,
+            next_since: None,
             read_at,
             row: None,
         };

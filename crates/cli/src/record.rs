@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use spindle::{Holding, LockState};
 
@@ -68,6 +69,10 @@ pub struct Record {
     pub lease_ms: Option<u128>,
     pub heartbeat_age_ms: Option<u128>,
     pub info: Option<String>,
+    /// The id of who waits first in line.
+    pub next_in_line: Option<String>,
+    pub next_in_line_since: Option<String>,
+    pub next_in_line_ms: Option<i64>,
     /// The obstacle that keeps the next contender out, in words.
     pub next: String,
 }
@@ -84,18 +89,22 @@ impl Record {
             _ => (State::Other, None, None),
         };
         let since = state.since();
+        let ago = |at: DateTime<Utc>| (state.read_at - at).num_milliseconds();
         Record {
             name: state.name.clone(),
             fleet: state.fleet().map(str::to_string),
             state: word,
             holder,
             reserved_for,
-            since: since.map(|since| since.to_rfc3339_opts(chrono::SecondsFormat::Micros, true)),
-            since_ms: since.map(|since| (state.read_at - since).num_milliseconds()),
+            since: since.map(rfc3339),
+            since_ms: since.map(ago),
             token: state.token.map(|token| token.to_string()),
             lease_ms: state.lease.map(|lease| lease.as_millis()),
             heartbeat_age_ms: state.heartbeat_age.map(|age| age.as_millis()),
             info: state.info.clone(),
+            next_in_line: state.next.clone(),
+            next_in_line_since: state.next_since.map(rfc3339),
+            next_in_line_ms: state.next_since.map(ago),
             next: next(state),
         }
     }
@@ -114,8 +123,13 @@ impl Record {
 
     /// For how long it has been so.
     pub fn duration(&self) -> Option<String> {
-        let milliseconds = u64::try_from(self.since_ms?).unwrap_or(0);
-        Some(in_words(Duration::from_millis(milliseconds)))
+        self.since_ms.map(so_long)
+    }
+
+    /// Who waits first in line, and for how long.
+    pub fn in_line(&self) -> Option<String> {
+        let waits = self.next_in_line_ms.map(so_long)?;
+        Some(format!("{} (for {waits})", self.next_in_line.as_ref()?))
     }
 
     /// How long ago the last heartbeat came.
@@ -144,6 +158,7 @@ impl Record {
         lines.extend(self.heartbeat().map(|heartbeat| ("heartbeat", heartbeat)));
         lines.extend(self.token.clone().map(|token| ("token", token)));
         lines.extend(self.info.clone().map(|info| ("info", info)));
+        lines.extend(self.in_line().map(|in_line| ("in line", in_line)));
         lines.push(("next", self.next.clone()));
         let line = |(name, text): &(&str, String)| format!("{name:<12}{}\n", printable(text));
         lines.iter().map(line).collect()
@@ -214,6 +229,14 @@ fn next(state: &LockState) -> String {
 pub fn is_late(lock: &LockState) -> bool {
     // One comes each third of the lease by default, and each half at the latest.
     lock.lease.zip(lock.heartbeat_age).is_some_and(|(lease, age)| age > lease / 3 * 2)
+}
+
+fn rfc3339(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+fn so_long(milliseconds: i64) -> String {
+    in_words(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0)))
 }
 
 fn milliseconds(milliseconds: u128) -> String {

@@ -57,8 +57,10 @@ pub struct Shown {
 impl Shown {
     fn new(state: &LockState, record: Record) -> Shown {
         let late = record.is_held() && is_late(state);
-        let (since_ms, heartbeat_age_ms, next) = (None, None, String::new());
-        Shown { record: Record { since_ms, heartbeat_age_ms, next, ..record }, late }
+        let (since_ms, heartbeat_age_ms, next_in_line_ms) = (None, None, None);
+        let next = String::new();
+        let record = Record { since_ms, heartbeat_age_ms, next_in_line_ms, next, ..record };
+        Shown { record, late }
     }
 }
 

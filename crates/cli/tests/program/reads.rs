@@ -57,6 +57,19 @@ async fn show_says_what_keeps_the_next_contender_out() {
 }
 
 #[tokio::test]
+async fn show_says_who_waits_first_in_line_and_for_how_long() {
+    let world = World::start().await;
+    let held = world.hold("billing", "node-1", LEASE).await;
+    // As a contender of no rank writes that has waited for a minute and a half.
+    let began = held.lock.has_lock().unwrap().as_nanoseconds();
+    let place = format!("0 {} node-2#000000000000feed", began - 90_000_000_000);
+    let cells = [("name", "billing".into()), ("next", place.as_str().into())];
+    world.apply(&[Mutation::write(WriteKind::Update, "locktable", cells)]).await;
+    world.run(&["show", "billing"]).await.says("in line     node-2 (for 1m");
+    assert_eq!(world.json(&["show", "billing"]).await["next_in_line"], "node-2");
+}
+
+#[tokio::test]
 async fn watch_prints_each_change_as_a_line_into_a_pipe() {
     let world = World::start().await;
     let mut watch = world.spawn(&["watch", "--interval", "100ms"]);
