@@ -295,6 +295,9 @@ mod tests {
             lease_ms: Some(10_000),
             heartbeat_age_ms: Some(1_000),
             info: None,
+            next_in_line: None,
+            next_in_line_since: None,
+            next_in_line_ms: None,
             next: String::new(),
         }
     }
