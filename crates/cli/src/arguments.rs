@@ -385,6 +385,10 @@ pub struct Run {
     /// With a slot: end at once if it runs on another node, instead of waiting until it is recorded.
     #[arg(long, requires = "job")]
     pub skip_if_running: bool,
+    /// With a slot: the exit code where this call skips it, since it was run or runs elsewhere, or a later
+    /// one was started.
+    #[arg(long, requires = "job", value_name = "CODE", default_value_t = 0)]
+    pub skipped_exit_code: u8,
     /// Once the command has ended, end what it left running in its process group: SIGTERM, after 5 s
     /// SIGKILL. The lock is held until then.
     #[arg(long)]

@@ -155,18 +155,14 @@ impl StoredRow {
             heartbeat: self.heartbeat.unwrap_or(Timestamp::EPOCH),
             token: self.token.unwrap_or(Timestamp::EPOCH),
             writer: self.writer.clone(),
-            lease: lease.map(Duration::from_millis).map(|lease| lease.min(LEASE_BELIEVED_MAX)),
+            lease: lease.map(Duration::from_millis).map(|lease| lease.min(LEASE_MAX)),
         }
     }
 }
 
-/// The longest lease that an instance may have.
+/// The longest lease that an instance may have, and the most that `lease_ms` is taken for. A row that
+/// says more is damaged, and would otherwise never fall vacant.
 pub const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// The most that `lease_ms` is taken for. It is the most that the library can have written: a run
-/// that lets its lock cool down for the longest lease and one per cent. A row that says more is damaged, and
-/// would otherwise never fall vacant.
-pub const LEASE_BELIEVED_MAX: Duration = Duration::from_secs(24 * 60 * 60 / 100 * 101);
 
 #[cfg(test)]
 mod tests {
@@ -185,8 +181,8 @@ mod tests {
             let row = StoredRow { lease_ms, ..StoredRow::new("job") };
             row.row().lease
         };
-        assert_eq!(believed(Some(i64::MAX)), Some(LEASE_BELIEVED_MAX));
-        assert_eq!(believed(Some(86_400_000)), Some(LEASE_MAX));
+        assert_eq!(believed(Some(i64::MAX)), Some(LEASE_MAX));
+        assert_eq!(believed(Some(86_399_999)), Some(Duration::from_millis(86_399_999)));
         assert_eq!(believed(Some(-1)), None);
         assert_eq!(believed(None), None);
     }

@@ -53,7 +53,6 @@ pub enum CoverageGoal {
     ToldRelease,
     /// It was handed to a successor.
     ToldHandOver,
-    /// It was left to cool down.
     /// It was evicted.
     ToldEviction,
     /// It was seized.

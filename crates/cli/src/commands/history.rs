@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
+use spindle::job::JobState;
 use spindle::operate::{Cause, HistoryEnd, PastTerm};
 
 use super::doctor::wall_clock;
@@ -34,10 +35,43 @@ pub struct Term {
     /// For how long the lock was there for the taking before; null where that is not known.
     pub vacancy_ms: Option<u128>,
     pub info: Option<String>,
+    /// The slot of a job whose last start this term was, where the job's record still tells it.
+    pub slot: Option<TermSlot>,
+}
+
+/// A slot of a job that a term ran.
+#[derive(Clone, Debug, Serialize)]
+pub struct TermSlot {
+    /// The time for which it was scheduled, in RFC 3339.
+    pub time: String,
+    /// `running`, `open`, `done` or `failed`.
+    pub state: &'static str,
+    pub start: u32,
+    pub attempts: u32,
+}
+
+impl TermSlot {
+    /// Returns the slot that this term started last.
+    fn of(term: &PastTerm, job: &JobState) -> Option<TermSlot> {
+        let mut records = job.last.iter().chain(&job.past);
+        let record = records.find(|record| record.began == term.token.to_datetime())?;
+        Some(TermSlot {
+            time: rfc3339(record.slot),
+            state: record.state.as_str(),
+            start: record.starts,
+            attempts: record.attempts,
+        })
+    }
+
+    fn in_words(&self) -> String {
+        let TermSlot { time, state, start, attempts } = self;
+        format!("slot {time} is {state}: start {start} of {attempts}")
+    }
 }
 
 impl Term {
-    pub fn new(term: &PastTerm) -> Term {
+    /// Returns the term as the output shows it; `job` is the job that goes by the lock's name, if any.
+    pub fn new(term: &PastTerm, job: Option<&JobState>) -> Term {
         let (cause, detail) = term.cause.as_ref().map_or((None, None), |cause| {
             let (name, detail) = in_fields(cause);
             (Some(name), detail)
@@ -52,6 +86,7 @@ impl Term {
             detail,
             vacancy_ms: term.vacancy.map(|vacancy| vacancy.as_millis()),
             info: term.info.clone(),
+            slot: job.and_then(|job| TermSlot::of(term, job)),
         }
     }
 
@@ -62,10 +97,9 @@ impl Term {
             Some("unknown") => "unknown: the row was deleted later".to_string(),
             Some(cause) => cause.replace('_', " "),
         };
-        match &self.detail {
-            Some(detail) => format!("{cause} {}", printable(detail)),
-            None => cause,
-        }
+        let detail = self.detail.as_ref().map(|detail| format!(" {}", printable(detail)));
+        let slot = self.slot.as_ref().map(|slot| format!(", {}", slot.in_words()));
+        format!("{cause}{}{}", detail.unwrap_or_default(), slot.unwrap_or_default())
     }
 }
 
@@ -116,27 +150,36 @@ impl Line for Term {
 }
 
 pub async fn history(place: &Place, out: &Output, asked: &History) -> Result<ExitCode> {
+    let job = job(place, &asked.name).await?;
     let mut history = place.locks.history(&asked.name).since(asked.since);
     let mut terms = Vec::new();
     while let Some(term) = history.next().await? {
         if out.form == Form::Jsonl {
-            out.json_line(&Term::new(&term))?;
+            out.json_line(&Term::new(&term, job.as_ref()))?;
         }
         terms.push(term);
     }
     let end = history.ended().unwrap_or(HistoryEnd::Covered);
     if let Some(file) = &asked.svg {
-        draw(file, &asked.name, &terms)?;
+        draw(file, &asked.name, &terms, job.as_ref())?;
     }
     if terms.is_empty() && out.form == Form::Table {
         let name = &asked.name;
         notice(&format!("lock `{name}`: no term is known; `spindle ls` lists the locks there are"));
     } else if out.form != Form::Jsonl {
-        out.rows(&terms.iter().map(Term::new).collect::<Vec<_>>())?;
+        out.rows(&terms.iter().map(|term| Term::new(term, job.as_ref())).collect::<Vec<_>>())?;
     }
     notice(&in_words_of_end(end, asked.since));
     let was_never_held = terms.is_empty() && end == HistoryEnd::NoRow;
     Ok(if was_never_held { Code::No.exit() } else { ExitCode::SUCCESS })
+}
+
+/// Returns the job that goes by the name of a lock; none for a row of a fleet.
+async fn job(place: &Place, lock: &str) -> Result<Option<JobState>> {
+    match place.locks.job(lock).await {
+        Err(error) if error.is_config() => Ok(None),
+        found => Ok(found?),
+    }
 }
 
 /// Why there is nothing earlier.
@@ -158,10 +201,10 @@ pub fn in_words_of_end(end: HistoryEnd, since: Duration) -> String {
     }
 }
 
-fn draw(file: &Path, name: &str, terms: &[PastTerm]) -> Result<()> {
+fn draw(file: &Path, name: &str, terms: &[PastTerm], job: Option<&JobState>) -> Result<()> {
     let now = terms.first().map_or_else(wall_clock, |term| term.end.unwrap_or_else(wall_clock));
     let words = |term: &PastTerm| {
-        let shown = Term::new(term);
+        let shown = Term::new(term, job);
         format!("{} from {}: {}", shown.holder, shown.begin, shown.end_in_words())
     };
     let picture = drawing::picture(name, terms, now, words);

@@ -76,7 +76,7 @@ pub async fn run_slot(
 ) -> Result<ExitCode> {
     let (name, course, cancel) = (run.name.clone(), Course::default(), CancellationToken::new());
     let until = run.wait.map(|wait| Instant::now() + wait);
-    let Run { retry_pause, at_most, skip_if_running, .. } = run;
+    let Run { retry_pause, at_most, skip_if_running, skipped_exit_code, .. } = run;
     let attempts = Some(run.attempts);
     let choices = JobChoices { attempts, retry_pause, at_most, skip_if_running };
     let job = choices.job(lock.lease(run.lease)).until(cancel.clone());
@@ -128,13 +128,14 @@ pub async fn run_slot(
         }
     };
     let last = course.state().last.take();
-    concluded(&name, outcome, last)
+    concluded(&name, outcome, last, ExitCode::from(skipped_exit_code))
 }
 
 fn concluded(
     name: &str,
     outcome: spindle::Result<JobOutcome<()>>,
     last: Option<Result<ExitCode>>,
+    when_skipped: ExitCode,
 ) -> Result<ExitCode> {
     let own = || last.unwrap_or(Ok(Code::Failed.exit()));
     match outcome {
@@ -142,7 +143,7 @@ fn concluded(
         Ok(JobOutcome::Skipped(skipped)) => {
             let skipped = skipped.to_string();
             log::complain(&format!("job `{name}`: skipped: {}", printable(&skipped)));
-            Ok(ExitCode::SUCCESS)
+            Ok(when_skipped)
         }
         Ok(JobOutcome::Failed(failure)) => {
             let text = format!("job `{name}`: {}", printable(&failure.record.to_string()));

@@ -199,7 +199,12 @@ impl Lane {
         let partly = walk.map(|walk| merged(&walk.found, &self.terms, walk.read_at));
         Drawn {
             name: name.to_string(),
-            terms: partly.as_ref().unwrap_or(&self.terms).iter().map(Term::new).collect(),
+            terms: partly
+                .as_ref()
+                .unwrap_or(&self.terms)
+                .iter()
+                .map(|term| Term::new(term, None))
+                .collect(),
             loading: self.complete_for.is_none(),
             end: self.end.clone(),
         }

@@ -32,6 +32,13 @@ async fn a_slot_is_run_on_one_node_and_skipped_by_those_that_come_later() {
     listed.ends(0).says("nightly").says("done").says("1 of 3").says("node-1");
     let json = world.run(&["jobs", "-o", "jsonl"]).await;
     json.ends(0).says("\"job\":\"nightly\"").says("\"state\":\"done\"").says("\"took_ms\":");
+    let told = [&*job, &[]].concat();
+    let told = [&told[..1], &["--skipped-exit-code", "42"], &told[1..]].concat();
+    world.run(&told).await.ends(42).says_only("").complains("skipped");
+    let ran = format!("slot {}Z is done: start 1 of 3", &slot[..26]);
+    world.run(&["history", "nightly"]).await.ends(0).says("released").says(&ran);
+    let json = world.run(&["history", "nightly", "-o", "jsonl"]).await.ends(0);
+    json.says("\"slot\":{\"time\":\"").says("\"state\":\"done\"");
     world.run(&["ls"]).await.ends(0);
     world.run(&["job", "slots", "nightly"]).await.ends(0).says("done");
     world.run(&["job", "slots", "weekly"]).await.ends(1);
