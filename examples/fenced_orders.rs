@@ -185,7 +185,7 @@ async fn judge(client: &DatabaseClient, first: i128, second: i128) -> Result<(),
 async fn acquire(endpoint: String, id: &str) -> Result<Guard, Failure> {
     let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
     let lock = table.lock("orders").id(id).lease(LEASE).build()?;
-    Ok(lock.acquire_within(TIME_LIMIT).await?)
+    Ok(lock.acquire().within(TIME_LIMIT).await?)
 }
 
 fn nanoseconds_of(term: &Term) -> i128 {

@@ -74,7 +74,7 @@ async fn report(lock: &Spindle) {
     loop {
         let leader = match lock.has_lock() {
             Some(token) => format!("leader active (me), token {token}"),
-            None => elsewhere(lock.leader().await),
+            None => elsewhere(lock.inspect().await),
         };
         if leader != said {
             println!("{}: {leader}", lock.id());
@@ -84,9 +84,9 @@ async fn report(lock: &Spindle) {
     }
 }
 
-fn elsewhere(leader: Result<Option<LockState>, Error>) -> String {
-    match leader {
-        Ok(leader) => match leader.as_ref().and_then(LockState::holder) {
+fn elsewhere(state: Result<LockState, Error>) -> String {
+    match state {
+        Ok(state) => match state.holder() {
             Some(id) => format!("leader is {id}"),
             None => "no leader".to_string(),
         },

@@ -224,7 +224,7 @@ impl LockBuilder {
     /// A place whose process is gone costs two polls, once.
     ///
     /// A holder that lives keeps the lock, unless it was told to [`preempt`](LockBuilder::preempt). A
-    /// release for a [named successor](crate::Spindle::resign_to) goes before ranks. Contenders without a
+    /// release for a [named successor](crate::Resign::to) goes before ranks. Contenders without a
     /// rank have rank 0, and take a vacant lock at once.
     ///
     /// # Promises
@@ -268,7 +268,7 @@ impl LockBuilder {
     ///
     /// It does so once its term is ten leases old, at the next heartbeat, and not before: a highest rank
     /// that dies again and again would take turns with it. The hand-over is that of
-    /// [`resign_to`](crate::Spindle::resign_to), to the process that stands first: a task of
+    /// [`resign`](crate::Spindle::resign), to the process that stands first: a task of
     /// [`lead`](crate::Spindle::lead) is cancelled, and a guard loses its term at once.
     pub fn preempt(mut self) -> LockBuilder {
         self.preempts = true;

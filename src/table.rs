@@ -550,7 +550,7 @@ impl LockTable {
     /// An instance ends once its last handle is gone. Drop guards, permits, members and instances
     /// before, or cancel their runs. This waits for those that still live, be it for ever. An
     /// attempt to take the lock that is still under way is resolved first: after an
-    /// [`acquire_within`](crate::Spindle::acquire_within) whose time is over, or a dropped
+    /// [`acquire`](crate::Spindle::acquire) whose time is over, or a dropped
     /// [`run_once`](crate::job::Job::run_once). If the process exits without this wait, such an
     /// attempt may leave the lock held for a lease.
     ///
@@ -562,7 +562,7 @@ impl LockTable {
     /// use std::time::Duration;
     ///
     /// let lock = table.lock("migration").build()?;
-    /// if let Ok(guard) = lock.acquire_within(Duration::from_secs(2)).await {
+    /// if let Ok(guard) = lock.acquire().within(Duration::from_secs(2)).await {
     ///     // …
     ///     guard.release().await;
     /// }

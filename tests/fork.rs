@@ -81,7 +81,7 @@ mod unix {
                 Some(Err(_)) => {}
             }
         }
-        if lock.resign().now_or_never() != Some(false) {
+        if !matches!(lock.resign().now_or_never(), Some(Ok(false))) {
             return "resign waits, or gave up the parent's term".into();
         }
         if guard.release().now_or_never().is_none() {

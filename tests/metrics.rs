@@ -112,7 +112,7 @@ async fn a_scrape_shows_each_metric_of_the_table_and_no_other() {
 
     // Handed over, with a vacancy of a poll at most.
     let (b, _end_b) = contender(&table(), "b");
-    a.resign_to("b").await.unwrap();
+    a.resign().to("b").await.unwrap();
     until("b holds", || b.has_lock().is_some()).await;
     end_a.cancel();
     let scraped = Scraped::from(address).await;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use super::rw_guards::{ReadGuard, Reading, WriteGuard};
 use crate::batch::Columns;
 use crate::error::Result;
-use crate::lock::{Spindle, within};
+use crate::lock::{Acquire, Spindle, within};
 use crate::names::{check_part, gate_key, readers_prefix, subject, write_lock_key};
 use crate::runloop::{ReaderRow, ReadersPlace, RowRole};
 use crate::settings::{LockBuilder, Settings};
@@ -127,24 +127,13 @@ impl RwLock {
     ///
     /// Dropping the future gives up the wait. A guard that was just won is released, as by dropping
     /// it.
-    pub async fn read(&self) -> Result<ReadGuard> {
-        self.read_by(&self.reader()).await
-    }
-
-    /// Reads as [`read`](RwLock::read) does, but waits no longer than `limit`.
-    ///
-    /// # Errors
-    ///
-    /// As `read`; and [`is_not_acquired`](crate::Error::is_not_acquired) when the time is over, with the
-    /// last failure if there is one. A `limit` of zero or of more than a year is refused.
-    ///
-    /// # Cancellation safety
-    ///
-    /// As `read`.
-    pub async fn read_within(&self, limit: Duration) -> Result<ReadGuard> {
-        let (key, reader) = (&*self.0.settings.name, self.reader());
-        let trouble = || reader.published().health_record().last_cause();
-        within(limit, key, "try_read", self.read_by(&reader), trouble).await
+    pub fn read(&self) -> Acquire<ReadGuard> {
+        let this = self.clone();
+        Acquire::new(|limit| async move {
+            let (key, reader) = (&*this.0.settings.name, this.reader());
+            let trouble = || reader.published().health_record().last_cause();
+            within(limit, key, "try_read", this.read_by(&reader), trouble).await
+        })
     }
 
     /// Polls once, and begins to read if nobody writes or waits to; nothing otherwise, or if a writer
@@ -170,7 +159,7 @@ impl RwLock {
     ///
     /// Readers of this process, by the same [`LockTable`](crate::LockTable), go first, and new ones are
     /// stopped only when none of them is left. So readers that overlap without end keep a writer of their
-    /// own process waiting: limit the wait by [`write_within`](RwLock::write_within).
+    /// own process waiting: limit the wait by [`within`](Acquire::within).
     ///
     /// If this process dies while it waits, readers go on once its lease is over.
     ///
@@ -186,23 +175,12 @@ impl RwLock {
     /// # Cancellation safety
     ///
     /// As `read`. Readers go on once the release has arrived.
-    pub async fn write(&self) -> Result<WriteGuard> {
-        self.write_by(&self.writer()).await
-    }
-
-    /// Writes as [`write`](RwLock::write) does, but waits no longer than `limit`.
-    ///
-    /// # Errors
-    ///
-    /// As `write`; and [`is_not_acquired`](crate::Error::is_not_acquired) when the time is over, with the
-    /// last failure if there is one. A `limit` of zero or of more than a year is refused.
-    ///
-    /// # Cancellation safety
-    ///
-    /// As `write`.
-    pub async fn write_within(&self, limit: Duration) -> Result<WriteGuard> {
-        let (key, writer) = (&*self.0.settings.name, self.writer());
-        within(limit, key, "try_write", self.write_by(&writer), || writer.trouble()).await
+    pub fn write(&self) -> Acquire<WriteGuard> {
+        let this = self.clone();
+        Acquire::new(|limit| async move {
+            let (key, writer) = (&*this.0.settings.name, this.writer());
+            within(limit, key, "try_write", this.write_by(&writer), || writer.trouble()).await
+        })
     }
 
     /// Polls once, and begins to write if nobody reads or writes. Returns nothing otherwise, or if a

@@ -15,7 +15,7 @@ use super::permit::Permit;
 use super::pool::{PermitSlot, Pool, Sight};
 use crate::batch::{Columns, OpKind, RetryCharge, Snapshot};
 use crate::error::{Error, Result};
-use crate::lock::within;
+use crate::lock::{Acquire, within};
 use crate::names::{check_part, number, permits_prefix, subject};
 use crate::settings::{LockBuilder, Settings};
 use crate::store::Table;
@@ -147,7 +147,20 @@ impl Semaphore {
     ///
     /// Dropping the future gives up the wait. A permit that was just won is released, as by dropping
     /// it.
-    pub async fn acquire(&self) -> Result<Permit> {
+    pub fn acquire(&self) -> Acquire<Permit> {
+        let this = self.clone();
+        Acquire::new(|limit| async move {
+            let began = Instant::now();
+            let trouble = || {
+                // One from before says nothing of this wait.
+                let take = || this.failed_take().clone().filter(|(at, _)| *at >= began);
+                this.0.polls.last().or_else(|| take().map(|(_, error)| error))
+            };
+            within(limit, this.key(), "try_acquire", this.acquire_in_turn(), trouble).await
+        })
+    }
+
+    async fn acquire_in_turn(&self) -> Result<Permit> {
         runtime(&subject(self.key()))?;
         let waiter = self.0.pool.enqueue();
         let mut tries = 0;
@@ -178,26 +191,6 @@ impl Semaphore {
                 }
             }
         }
-    }
-
-    /// Acquires as [`acquire`](Semaphore::acquire) does, but waits no longer than `limit`.
-    ///
-    /// # Errors
-    ///
-    /// As `acquire`; and [`is_not_acquired`](Error::is_not_acquired) when the time is over, with the
-    /// last failure if there is one. A `limit` of zero or of more than a year is refused.
-    ///
-    /// # Cancellation safety
-    ///
-    /// As `acquire`.
-    pub async fn acquire_within(&self, limit: Duration) -> Result<Permit> {
-        let began = Instant::now();
-        let trouble = || {
-            // One from before says nothing of this wait.
-            let take = || self.failed_take().clone().filter(|(at, _)| *at >= began);
-            self.0.polls.last().or_else(|| take().map(|(_, error)| error))
-        };
-        within(limit, self.key(), "try_acquire", self.acquire(), trouble).await
     }
 
     /// Polls once, and takes a permit if one is free; nothing if all are taken, or callers of this

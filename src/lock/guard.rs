@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::call::Acquire;
 use super::handle::Spindle;
 use super::nesting::{self, Taken, TakenGuard};
 use crate::error::{Error, Kind, ReleaseOutcome, Result, TermEnd};
@@ -20,15 +21,16 @@ use crate::term::{Term, say};
 /// The longest wait that is accepted.
 const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// Waits for the row of this key no longer than `limit`. The call `without` doesn't wait, and `trouble`
+/// Waits for the row of this key, no longer than `limit` if there is one. The call `without` doesn't wait, and `trouble`
 /// is what stood in the way last.
 pub(crate) async fn within<T>(
-    limit: Duration,
+    limit: Option<Duration>,
     key: &str,
     without: &str,
     waiting: impl Future<Output = Result<T>>,
     trouble: impl FnOnce() -> Option<Error>,
 ) -> Result<T> {
+    let Some(limit) = limit else { return waiting.await };
     if limit.is_zero() || limit > WAIT_MAX {
         let rule = format!("more than zero (`{without}` doesn't wait) and at most a year");
         return Err(Error::config(format!("{}: wait of {limit:?}; {rule}", subject(key))));
@@ -93,8 +95,8 @@ impl Spindle {
     /// the first, waits for itself. Pass the guard on instead. A task of [`lead`](Spindle::lead) that
     /// asks for the lock that it leads under is refused at once. Elsewhere nothing tells such a call
     /// from that of another future of the same task, which awaits its turn. So a call by the task
-    /// that took the guard is logged at WARN at once, each minute at most. The text of
-    /// [`acquire_within`](Spindle::acquire_within)'s error says that this very instance has the lock.
+    /// that took the guard is logged at WARN at once, each minute at most. The text of the
+    /// error of a limit, [`Acquire::within`], says that this very instance has the lock.
     ///
     /// ```no_run
     /// # async fn tick() {}
@@ -125,15 +127,23 @@ impl Spindle {
     /// asks for the lock that it leads under. Later only what a change of the set-up alone can mend:
     /// [`is_schema`](Error::is_schema) and `is_config`. Outages, refused permissions and missing credentials are waited out, because they may pass;
     /// [`health`](Spindle::health) shows them meanwhile, and
-    /// [`acquire_within`](Spindle::acquire_within) ends with the last of them.
+    /// a wait with a limit ends with the last of them.
     ///
     /// # Cancellation safety
     ///
     /// Dropping the future withdraws from the queue. If the lock was just won for it, it is
     /// released, as by dropping a guard.
-    pub async fn acquire(&self) -> Result<Guard> {
-        self.check_nesting()?;
-        self.acquire_in_turn(WaitMode::Waits, None).await
+    pub fn acquire(&self) -> Acquire<Guard> {
+        let lock = self.clone();
+        Acquire::new(|limit| async move {
+            let waiting = async {
+                lock.check_nesting()?;
+                lock.acquire_in_turn(WaitMode::Waits, None).await
+            };
+            let trouble =
+                || lock.published().health_record().last_cause().or_else(|| lock.held_here());
+            within(limit, lock.name(), "try_acquire", waiting, trouble).await
+        })
     }
 
     /// Refuses a caller that would wait for its own end, and warns one that may.
@@ -158,23 +168,6 @@ impl Spindle {
             });
         }
         Ok(())
-    }
-
-    /// Acquires as [`acquire`](Spindle::acquire) does, but waits no longer than `limit`.
-    ///
-    /// # Errors
-    ///
-    /// As `acquire`; and [`is_not_acquired`](Error::is_not_acquired) when the time is over, with
-    /// what stood in the way last, if something did: a refusal by Spanner, or a guard of this very
-    /// instance. A `limit` of
-    /// zero or of more than a year is refused, and any outside of a tokio runtime.
-    ///
-    /// # Cancellation safety
-    ///
-    /// As `acquire`.
-    pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
-        let trouble = || self.published().health_record().last_cause().or_else(|| self.held_here());
-        within(limit, self.name(), "try_acquire", self.acquire(), trouble).await
     }
 
     /// Returns what stands in the way of a caller while another one of this instance has the lock.
@@ -205,7 +198,7 @@ impl Spindle {
             let lock = &settings.name;
             let rule = "`try_acquire` polls once, so that it can't wait for a turn";
             return Err(Error::config(format!(
-                "lock `{lock}` by rank: {rule}; `acquire_within` can"
+                "lock `{lock}` by rank: {rule}; `acquire().within(limit)` can"
             )));
         }
         let until = settings.clock.now() + settings.timing.lease;

@@ -9,6 +9,7 @@ use spindle_protocol::{Seen, Succession};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::call::Resign;
 use super::nesting::Taken;
 use crate::error::{Error, Kind, Result, TermEnd};
 use crate::names::check_id;
@@ -223,32 +224,32 @@ impl Spindle {
     /// [`has_lock`](Spindle::has_lock) is empty before the release is sent. The future resolves
     /// when the release was acknowledged, or the release limit has passed.
     ///
-    /// # Cancellation safety
-    ///
-    /// Once polled, the resignation goes on whether or not the future is dropped.
-    pub async fn resign(&self) -> bool {
-        self.resign_for(Succession::Anyone).await
-    }
-
-    /// Resigns as [`resign`](Spindle::resign) does, in favour of the instance `successor`. That one
-    /// alone may take the lock within a lease from then on, after that anyone.
-    ///
-    /// If no such instance contends, the lock stays vacant for that lease.
+    /// ```no_run
+    /// # async fn drain(lock: spindle::Spindle) -> spindle::Result<()> {
+    /// lock.resign().await?; // for whoever comes next
+    /// lock.resign().to("node-2").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`is_config`](Error::is_config) if no instance can have that id.
+    /// [`is_config`](Error::is_config) if no instance can have the id of the
+    /// [successor](Resign::to).
     ///
     /// # Cancellation safety
     ///
-    /// As [`resign`](Spindle::resign).
-    pub async fn resign_to(&self, successor: impl Into<String>) -> Result<bool> {
-        let successor = successor.into();
-        let settings = self.settings()?;
-        check_id(&successor)
-            .map_err(|rule| Error::config(format!("lock `{}`: {rule}", settings.name)))?;
-        let next = Succession::Successor { id: successor, grace: settings.timing.lease };
-        Ok(self.resign_for(next).await)
+    /// Once polled, the resignation goes on whether or not the future is dropped.
+    pub fn resign(&self) -> Resign {
+        let lock = self.clone();
+        Resign::new(|successor: Option<String>| async move {
+            let Some(id) = successor else { return Ok(lock.resign_for(Succession::Anyone).await) };
+            let settings = lock.settings()?;
+            check_id(&id)
+                .map_err(|rule| Error::config(format!("lock `{}`: {rule}", settings.name)))?;
+            let next = Succession::Successor { id, grace: settings.timing.lease };
+            Ok(lock.resign_for(next).await)
+        })
     }
 
     /// Fails in a child by `fork` of the process in which the loop runs: nothing would answer there.

@@ -2,11 +2,12 @@
 
 use tokio_util::sync::CancellationToken;
 
+use super::call::Lead;
 use super::handle::Spindle;
 use super::lead_options::{LeadOptions, TaskResult};
 use super::supervisor::Supervisor;
 use super::work::{Orders, joined};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind};
 use crate::system::runtime;
 use crate::term::{Term, say};
 
@@ -33,7 +34,7 @@ impl Spindle {
     /// - **It panics**: the lock is released, and the panic is an error. A panic is a mistake in
     ///   the code and not a failure that passes.
     ///
-    /// Returns the value of the last task: it returned by itself, or after `cancel` and in time.
+    /// The [`Lead`] has choices about an error, and about a task that hangs. Returns the value of the last task: it returned by itself, or after `cancel` and in time.
     /// Returns nothing if `cancel` came while no task ran, or if the task had to be aborted.
     ///
     /// A `lead` that ends although nobody cancelled it is logged at WARN. The instance isn't
@@ -82,10 +83,11 @@ impl Spindle {
     /// # Errors
     ///
     /// At once [`is_config`](Error::is_config) if the settings can't work or if
-    /// [`run`](Spindle::run) was called on this instance. If the task panicked,
+    /// [`run`](Spindle::run) was called on this instance, or for choices that can't work. If the task
+    /// panicked,
     /// [`is_panic`](Error::is_panic); if it could not be stopped on cancellation,
     /// [`is_unstoppable`](Error::is_unstoppable); if it returned an error after `cancel`,
-    /// [`is_task_failure`](Error::is_task_failure). An answer of Spanner is never an error here,
+    /// or with [`end_on_error`](Lead::end_on_error), [`is_task_failure`](Error::is_task_failure). An answer of Spanner is never an error here,
     /// not even a missing table or a refusal. The instance goes on trying, and says so in
     /// [`health`](Spindle::health) and the log.
     ///
@@ -93,72 +95,18 @@ impl Spindle {
     ///
     /// Dropping the future aborts the task, without the time to stop that `cancel` gives; the lock
     /// is released once the task has ended.
-    pub fn lead<R, F, Fut>(
-        &self,
-        cancel: CancellationToken,
-        work: F,
-    ) -> impl Future<Output = Result<Option<R::Value>>> + Send
+    pub fn lead<R, F, Fut>(&self, cancel: CancellationToken, work: F) -> Lead<R::Value>
     where
         F: FnMut(Term) -> Fut + Send + 'static,
         Fut: Future<Output = R> + Send + 'static,
         R: TaskResult,
     {
-        self.lead_with(LeadOptions::default(), cancel, work)
-    }
-
-    /// Leads as [`lead`](Spindle::lead) does. The `options` say what an error does, and if a task
-    /// that hangs is stopped.
-    ///
-    /// ```no_run
-    /// # async fn import(fence: spindle::Fence) -> Result<(), std::io::Error> { Ok(()) }
-    /// # async fn service(lock: spindle::Spindle) -> spindle::Result<()> {
-    /// use std::time::Duration;
-    /// use spindle::{CancellationToken, LeadOptions, Term};
-    ///
-    /// let options = LeadOptions::default().watchdog(Duration::from_secs(300));
-    /// let shutdown = CancellationToken::new();
-    /// let task = |term: Term| async move {
-    ///     while !term.is_cancelled() {
-    ///         import(term.fence()).await?;
-    ///         term.progress();
-    ///     }
-    ///     Ok::<(), std::io::Error>(())
-    /// };
-    /// lock.lead_with(options, shutdown, task).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`lead`](Spindle::lead); [`is_config`](Error::is_config) for options that can't work;
-    /// with [`end_on_error`](LeadOptions::end_on_error),
-    /// [`is_task_failure`](Error::is_task_failure).
-    ///
-    /// # Cancellation safety
-    ///
-    /// As [`lead`](Spindle::lead).
-    #[expect(
-        clippy::manual_async_fn,
-        reason = "who spawns an `async fn` proves of `R` anew that it is `Send`, which fails for errors \
-                  with a lifetime"
-    )]
-    pub fn lead_with<R, F, Fut>(
-        &self,
-        options: LeadOptions,
-        cancel: CancellationToken,
-        work: F,
-    ) -> impl Future<Output = Result<Option<R::Value>>> + Send
-    where
-        F: FnMut(Term) -> Fut + Send + 'static,
-        Fut: Future<Output = R> + Send + 'static,
-        R: TaskResult,
-    {
-        async move {
-            options.check(self.name())?;
-            self.settings()?;
-            let runtime = runtime(&format!("lock `{}`", self.name()))?;
-            let leading = Leading::begin(self);
+        let lock = self.clone();
+        Lead::new(|options: LeadOptions| async move {
+            options.check(lock.name())?;
+            lock.settings()?;
+            let runtime = runtime(&format!("lock `{}`", lock.name()))?;
+            let leading = Leading::begin(&lock);
             let dropped = CancellationToken::new();
             let _drop = dropped.clone().drop_guard();
             let orders = Orders {
@@ -167,13 +115,13 @@ impl Spindle {
                 watchdog: options.watchdog,
                 ..Orders::default()
             };
-            let supervisor = Supervisor::new(self.clone(), orders, options);
-            let led = joined(runtime.spawn(supervisor.supervise(work)).await, self.name());
+            let supervisor = Supervisor::new(lock.clone(), orders, options);
+            let led = joined(runtime.spawn(supervisor.supervise(work)).await, lock.name());
             if !cancel.is_cancelled() {
                 leading.ended_by_itself(led.as_ref().err());
             }
             led
-        }
+        })
     }
 }
 

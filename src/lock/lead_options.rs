@@ -48,22 +48,9 @@ where
     }
 }
 
-/// Choices of [`lead_with`](crate::Spindle::lead_with) about a task that fails or hangs.
-///
-/// The default is that of [`lead`](crate::Spindle::lead): pauses of 1 s to 60 s after errors, and
-/// no watchdog.
-///
-/// ```
-/// use std::time::Duration;
-/// use spindle::LeadOptions;
-///
-/// let options = LeadOptions::default()
-///     .pauses(Duration::from_millis(200), Duration::from_secs(10))
-///     .watchdog(Duration::from_secs(300));
-/// ```
+/// The choices of a [`Lead`](super::Lead) about a task that fails or hangs.
 #[derive(Clone, Debug)]
-#[must_use = "options do nothing until `lead_with` is called"]
-pub struct LeadOptions {
+pub(super) struct LeadOptions {
     pub(super) ends_on_error: bool,
     pub(super) pause_first: Duration,
     pub(super) pause_longest: Duration,
@@ -82,38 +69,6 @@ impl Default for LeadOptions {
 }
 
 impl LeadOptions {
-    /// Sets the pauses between an error of the task and the next attempt to lead.
-    ///
-    /// The pause begins with `first` and doubles with each failure, up to `longest`, less a random
-    /// part of up to a quarter. A task that has run for `longest` makes it begin anew. Meanwhile
-    /// others may take the lock. From more than zero to a day; `first` no more than `longest`.
-    pub fn pauses(mut self, first: Duration, longest: Duration) -> LeadOptions {
-        (self.pause_first, self.pause_longest) = (first, longest);
-        self
-    }
-
-    /// Ends with the task's first error instead of contending again: `lead_with` returns it, with
-    /// [`is_task_failure`](Error::is_task_failure).
-    ///
-    /// An error that says that the term was lost still ends nothing.
-    pub fn end_on_error(mut self) -> LeadOptions {
-        self.ends_on_error = true;
-        self
-    }
-
-    /// Stops a task that has not called [`progress`](crate::Term::progress) for `limit`, which
-    /// counts from its start.
-    ///
-    /// As after a cancellation, its term is cancelled and it has the stop limit to end, then it is
-    /// aborted. The instance releases the lock, pauses as after an error, and contends again.
-    ///
-    /// From more than zero to a day; by default no watchdog. The time that the machine is
-    /// suspended doesn't count.
-    pub fn watchdog(mut self, limit: Duration) -> LeadOptions {
-        self.watchdog = Some(limit);
-        self
-    }
-
     pub(super) fn check(&self, lock: &str) -> Result<()> {
         let LeadOptions { pause_first: first, pause_longest: longest, watchdog, .. } = self;
         if first.is_zero() || first > longest || *longest > LEASE_MAX {

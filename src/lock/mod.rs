@@ -1,5 +1,6 @@
 //! An instance of a lock, and the ways to hold: a guard, a task, a scheduled job.
 
+mod call;
 mod guard;
 mod handle;
 mod job;
@@ -10,10 +11,11 @@ mod start;
 mod supervisor;
 mod work;
 
+pub use call::{Acquire, Lead, Resign};
 pub use guard::Guard;
 pub(crate) use guard::within;
 pub use handle::Spindle;
 pub use job::{Job, JobFailure, JobOutcome, JobRun, Skip, Skipped, Slot, SlotRecord, SlotState};
-pub use lead_options::{LeadOptions, TaskResult};
+pub use lead_options::TaskResult;
 pub use start::RunHandle;
 pub(crate) use work::{Ended, Orders, Why, joined, run};

@@ -228,7 +228,8 @@ mod tests {
     #[test]
     fn the_pauses_grow_until_a_task_has_run_for_the_longest() {
         let (first, longest) = (Duration::from_secs(1), Duration::from_secs(8));
-        let options = LeadOptions::default().pauses(first, longest);
+        let options =
+            LeadOptions { pause_first: first, pause_longest: longest, ..LeadOptions::default() };
         let mut pauses = Pauses { next: first, options };
         let grown: Vec<Duration> = (0..6).map(|_| pauses.next()).collect();
         assert!(grown[0] <= first && grown[5] > longest / 2, "{grown:?}");

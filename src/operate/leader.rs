@@ -9,8 +9,7 @@ use crate::lock::Spindle;
 use crate::term::Term;
 
 impl Spindle {
-    /// Asks Spanner who holds the lock, whichever instance it is; nothing if it is vacant: never
-    /// held, released, or expired by Spanner's clock.
+    /// Asks Spanner who holds the lock, whichever instance it is, or why nobody does.
     /// [`LockTable::inspect`](crate::LockTable::inspect) asks without an instance.
     ///
     /// # Errors
@@ -21,10 +20,9 @@ impl Spindle {
     /// # Cancellation safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn leader(&self) -> Result<Option<LockState>> {
+    pub async fn inspect(&self) -> Result<LockState> {
         self.settings()?;
-        let state = inspect(self.table(), self.name()).await?;
-        Ok(state.is_held().then_some(state))
+        inspect(self.table(), self.name()).await
     }
 
     /// Tells who holds the lock as far as this instance knows, without a request: itself, or the
@@ -33,7 +31,7 @@ impl Spindle {
     ///
     /// It may be wrong by a poll interval and a request, longer while Spanner can't be reached.
     /// Polls don't read [`info`](LockState::info), so another's is only in
-    /// [`leader`](Spindle::leader). The time [`read_at`](LockState::read_at) is now, by Spanner's
+    /// [`inspect`](Spindle::inspect). The time [`read_at`](LockState::read_at) is now, by Spanner's
     /// clock, as the last poll lets it be known.
     pub fn known_leader(&self) -> Option<LockState> {
         match self.term() {

@@ -147,7 +147,7 @@ impl Term {
     }
 
     /// Reports that the task that was given this term goes on: what the
-    /// [watchdog](crate::LeadOptions::watchdog) waits for. Without a watchdog it does nothing.
+    /// [watchdog](crate::Lead::watchdog) waits for. Without a watchdog it does nothing.
     ///
     /// It costs a clock read; report each unit of work.
     pub fn progress(&self) {

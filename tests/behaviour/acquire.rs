@@ -23,7 +23,7 @@ async fn an_instance_alone_takes_a_free_lock() {
     assert_eq!(a.lock.verify().await.unwrap(), token);
     assert_eq!(a.lock.health().role, Role::Holds(token));
     assert!(a.lock.health().is_ready());
-    let leader = a.lock.leader().await.unwrap().unwrap();
+    let leader = a.lock.inspect().await.unwrap();
     assert_eq!((leader.holder(), leader.token), (Some("a"), Some(token)));
     assert_eq!((leader.info.as_deref(), leader.lease), (Some("10.0.0.1:80"), Some(LEASE)));
     a.stop().await;

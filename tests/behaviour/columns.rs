@@ -88,7 +88,7 @@ async fn whoever_asks_is_told_at_once_what_the_table_lacks() {
         for error in [
             timeout(EVENTUALLY, lock.acquire()).await.expect("it is told").map(drop),
             lock.try_acquire().await.map(drop),
-            lock.leader().await.map(drop),
+            lock.inspect().await.map(drop),
             table.inspect(LOCK).await.map(drop),
             table.list().next().await.map(drop),
             table.check().await.map(drop),

@@ -19,7 +19,7 @@ fn the_page_on_a_service_quotes_the_example_that_is_tested_here() {
 }
 
 /// Types whose example is that of the item that makes them.
-const SHOWN_BY: [(&str, &str); 27] = [
+const SHOWN_BY: [(&str, &str); 28] = [
     ("Builder", "pub struct Member"),
     ("Checked", "pub struct LockTable"),
     ("Deposed", "pub fn evict"),
@@ -39,6 +39,7 @@ const SHOWN_BY: [(&str, &str); 27] = [
     ("PastTerm", "pub fn history"),
     ("Permit", "pub struct Semaphore"),
     ("ReadGuard", "pub struct RwLock"),
+    ("Resign", "pub fn resign(&self)"),
     ("RunHandle", "pub struct Spindle"),
     ("Shard", "pub async fn run"),
     ("ShardCount", "pub async fn resize_shards"),

@@ -93,7 +93,7 @@ async fn dropping_any_way_to_hold_at_any_await_leaves_no_lock_held_and_no_task()
     let completed = [
         drop_at_each("acquire", |lock| async move { drop(lock.acquire().await.unwrap()) }).await,
         drop_at_each("acquire_within", |lock| async move {
-            drop(lock.acquire_within(LEASE).await.unwrap());
+            drop(lock.acquire().within(LEASE).await.unwrap());
         })
         .await,
         drop_at_each("try_acquire", |lock| async move {
@@ -109,12 +109,12 @@ async fn dropping_any_way_to_hold_at_any_await_leaves_no_lock_held_and_no_task()
         .await,
         drop_at_each("resign", |lock| async move {
             let _guard = lock.acquire().await.unwrap();
-            lock.resign().await;
+            lock.resign().await.unwrap();
         })
         .await,
-        drop_at_each("resign_to", |lock| async move {
+        drop_at_each("resign to", |lock| async move {
             let _guard = lock.acquire().await.unwrap();
-            lock.resign_to("b").await.unwrap();
+            lock.resign().to("b").await.unwrap();
         })
         .await,
         drop_at_each("lead", |lock| async move {

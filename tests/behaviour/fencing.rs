@@ -62,7 +62,7 @@ async fn ignoring_a_failed_check_does_not_help() {
         if deleted {
             world.delete_row(LOCK).await;
         } else {
-            assert!(a.lock.resign().await);
+            assert!(a.lock.resign().await.unwrap());
         }
         let careless = fence.clone();
         let order = order("careless");
@@ -180,7 +180,7 @@ async fn a_fenced_transaction_costs_one_read_and_its_commit() {
 async fn a_fence_of_a_term_that_has_ended_here_asks_nobody() {
     let (world, a, fence, client) = leader().await;
     fence.write(&client, [order("on time")]).await.unwrap();
-    assert!(a.lock.resign().await);
+    assert!(a.lock.resign().await.unwrap());
     let requests = world.spanner.requests();
     requests.reset();
     let refused = fence.write(&client, [order("late")]).await.unwrap_err();
@@ -355,7 +355,7 @@ async fn dml_with_the_fences_predicate_changes_nothing_after_the_term() {
         }
     };
     assert_eq!(delete(fence.clone(), "o-1").await, 1);
-    assert!(a.lock.resign().await);
+    assert!(a.lock.resign().await.unwrap());
     assert_eq!(delete(fence, "o-2").await, 0);
     assert_eq!(world.orders(), ["o-2"]);
     // A table may be called by a keyword.

@@ -119,12 +119,12 @@ async fn one_that_waits_for_its_own_guard_is_told_so_when_its_time_is_over() {
     let world = World::start().await;
     let lock = spindle(&world, "a");
     let guard = acquire(&lock).await;
-    let refused = lock.acquire_within(LEASE).await.unwrap_err();
+    let refused = lock.acquire().within(LEASE).await.unwrap_err();
     assert!(refused.is_not_acquired(), "{refused}");
     let told = format!("a guard of this very instance has it, token {}", guard.token());
     assert!(refused.to_string().contains(&told), "{refused}");
     // The same call is right where another task gives the lock back in time.
-    let again = lock.acquire_within(LEASE);
+    let again = lock.acquire().within(LEASE);
     let (again, _) = tokio::join!(again, guard.release());
     again.unwrap().release().await;
 }
@@ -248,7 +248,10 @@ async fn waiting_has_an_end_if_one_is_given_and_leaves_nothing_behind() {
     let (a, b) = (spindle(&world, "a"), spindle(&world, "b"));
     let guard = acquire(&a).await;
     let limit = Duration::from_secs(3);
-    let (refused, waited) = timed(b.acquire_within(limit)).await;
+    let wait = b.acquire().within(LEASE * 100).within(limit);
+    sleep(LEASE).await;
+    assert!(b.health().role == Role::Idle, "it begins with the first poll, by the last limit");
+    let (refused, waited) = timed(wait).await;
     let refused = refused.unwrap_err();
     assert!(refused.is_not_acquired() && refused.is_retryable(), "{refused}");
     assert_eq!(waited.as_secs(), 3);
@@ -257,7 +260,7 @@ async fn waiting_has_an_end_if_one_is_given_and_leaves_nothing_behind() {
     sleep(LEASE * 2).await;
     assert!(world.is_released(), "nobody wants it");
     for limit in [Duration::ZERO, Duration::MAX] {
-        assert!(b.acquire_within(limit).await.unwrap_err().is_config());
+        assert!(b.acquire().within(limit).await.unwrap_err().is_config());
     }
 }
 
@@ -335,7 +338,7 @@ async fn an_outage_is_waited_out() {
     let world = World::start().await;
     let outage = world.spanner.inject(Fault::any());
     let lock = spindle(&world, "a");
-    let refused = lock.acquire_within(LEASE).await.unwrap_err();
+    let refused = lock.acquire().within(LEASE).await.unwrap_err();
     assert!(refused.is_not_acquired(), "{refused}");
     assert!(lock.try_acquire().await.is_err(), "it could not poll");
     let waiting = tokio::spawn(async move { acquire(&lock).await });
@@ -397,18 +400,18 @@ async fn a_named_successor_has_first_refusal_and_then_anyone() {
     let a = world.elect("a").await;
     let (b, c) = (world.contend("b"), world.contend("c"));
     sleep(LEASE).await;
-    assert!(a.lock.resign_to("c").await.unwrap());
+    assert!(a.lock.resign().to("c").await.unwrap());
     c.holds().await;
     assert!(b.is_standby());
     // Nobody is called so: the lock is vacant for a lease, then anyone's.
     let (_, waited) = timed(async {
-        assert!(c.lock.resign_to("nobody").await.unwrap());
+        assert!(c.lock.resign().to("nobody").await.unwrap());
         until("someone holds", || [&a, &b, &c].into_iter().find_map(|it| it.lock.has_lock())).await
     })
     .await;
     assert!(waited >= LEASE && waited <= LEASE + Duration::from_millis(1_500), "{waited:?}");
     for id in ["", ">b", "b\n"] {
-        assert!(a.lock.resign_to(id).await.unwrap_err().is_config(), "{id:?}");
+        assert!(a.lock.resign().to(id).await.unwrap_err().is_config(), "{id:?}");
     }
 }
 
@@ -417,11 +420,11 @@ async fn resigning_under_a_guard_ends_its_term() {
     let world = World::start().await;
     let lock = spindle(&world, "a");
     let guard = acquire(&lock).await;
-    assert!(lock.resign().await);
+    assert!(lock.resign().await.unwrap());
     assert_eq!(guard.ended(), Some(&TermEnd::LetGo));
     assert!(world.is_released());
     assert_eq!(guard.release().await, ReleaseOutcome::EndedBefore(TermEnd::LetGo));
-    assert!(!lock.resign().await);
+    assert!(!lock.resign().await.unwrap());
     let (tried, took) = timed(lock.try_acquire()).await;
     assert!(tried.unwrap().is_none() && took < LEASE / 10, "it keeps away for a lease: {took:?}");
     let (_, took) = timed(acquire(&lock)).await;
@@ -440,7 +443,7 @@ async fn one_that_resigned_leaves_the_lock_to_others_though_its_callers_ask_at_o
         acquire(&a).await
     };
     let resigning = async {
-        assert!(a.resign().await);
+        assert!(a.resign().await.unwrap());
         acquiring.await.unwrap()
     };
     tokio::select! {

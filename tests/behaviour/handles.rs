@@ -27,7 +27,7 @@ fn handles_go_anywhere() {
     fn futures(lock: &Spindle, table: &LockTable, watch: &mut spindle::TermWatch) {
         assert_send(lock.verify());
         assert_send(lock.resign());
-        assert_send(lock.leader());
+        assert_send(lock.inspect());
         assert_send(lock.run(CancellationToken::new()));
         assert_send(table.check());
         assert_send(table.inspect(LOCK));
@@ -40,9 +40,10 @@ fn handles_go_anywhere() {
 async fn an_instance_that_was_never_started_has_nothing_to_resign_from() {
     let lock = lock_of(&LockTable::new(DATABASE, "locktable"), LOCK).build().unwrap();
     for _ in 0..2 {
-        assert!(!timeout(EVENTUALLY, lock.resign()).await.expect("it answers"));
-        let resigned = timeout(EVENTUALLY, lock.resign_to("b")).await;
-        assert!(!resigned.expect("it answers").unwrap());
+        for resign in [lock.resign(), lock.resign().to("b")] {
+            let resigned = timeout(EVENTUALLY, resign).await;
+            assert!(!resigned.expect("it answers").unwrap());
+        }
     }
 }
 
@@ -136,7 +137,7 @@ async fn what_is_wrong_with_the_arguments_of_new_is_what_run_resolves_to() {
         let refused = lock.run(CancellationToken::new()).await.unwrap_err();
         assert!(refused.is_config());
         assert_eq!(health.trouble.unwrap().error.to_string(), refused.to_string());
-        assert!(lock.leader().await.unwrap_err().is_config());
+        assert!(lock.inspect().await.unwrap_err().is_config());
     }
 }
 
@@ -185,7 +186,7 @@ async fn a_watch_alternates_gain_and_loss_however_slow_its_reader() {
         let Some(TermChange::Gained(term)) = prompt.next().await else { panic!("no gain") };
         assert!(last < Some(term.token()));
         last = Some(term.token());
-        assert!(a.lock.resign().await);
+        assert!(a.lock.resign().await.unwrap());
         assert_eq!(a.lock.has_lock(), None);
         let Some(TermChange::Lost(lost)) = prompt.next().await else { panic!("no loss") };
         assert_eq!((lost.token(), lost.ended()), (term.token(), Some(&TermEnd::LetGo)));
@@ -221,12 +222,12 @@ fn outside_of_a_runtime_run_and_acquire_are_refused_and_can_be_called_again_insi
     let never = CancellationToken::new;
     for refused in [
         at_once(lock.acquire()).unwrap_err(),
-        at_once(lock.acquire_within(LEASE)).unwrap_err(),
+        at_once(lock.acquire().within(LEASE)).unwrap_err(),
         at_once(lock.try_acquire()).unwrap_err(),
         at_once(lock.lead(never(), |_| async {})).unwrap_err(),
         at_once(table.lock(LOCK).run_once(Slot::every(LEASE), |_| async {})).unwrap_err(),
         at_once(uploads.acquire()).unwrap_err(),
-        at_once(uploads.acquire_within(LEASE)).unwrap_err(),
+        at_once(uploads.acquire().within(LEASE)).unwrap_err(),
         at_once(uploads.try_acquire()).unwrap_err(),
         at_once(catalogue.read()).unwrap_err(),
         at_once(catalogue.try_read()).unwrap_err(),

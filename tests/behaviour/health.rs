@@ -179,7 +179,7 @@ async fn a_lock_that_nobody_wants_is_idle_and_ready() {
     lock.acquire().await.unwrap().release().await;
     until("it is idle again", || idle().then_some(())).await;
     world.spanner.inject(Fault::any().effect(Effect::Stall));
-    assert!(lock.acquire_within(LEASE).await.is_err());
+    assert!(lock.acquire().within(LEASE).await.is_err());
     until("it is idle again", || idle().then_some(())).await;
     sleep(LEASE * 10).await;
     assert!(idle(), "{:?}", lock.health());

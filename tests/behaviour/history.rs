@@ -62,7 +62,7 @@ async fn the_grace_of_a_successor_is_no_vacancy() {
     let world = World::start().await;
     let a = world.elect("a").await;
     let b = Contender::run(world.lock("b"));
-    a.lock.resign_to("b").await.unwrap();
+    a.lock.resign().to("b").await.unwrap();
     b.holds().await;
     let (terms, ..) = history(&world.table()).await;
     assert_eq!(terms[0].vacancy, Some(Duration::ZERO));

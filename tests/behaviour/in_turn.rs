@@ -239,7 +239,7 @@ async fn who_tries_or_waits_for_less_than_two_polls_takes_no_place_before_a_perm
     let _permit = a.acquire().await.unwrap();
     for _ in 0..3 {
         assert!(b.try_acquire().await.unwrap().is_none());
-        assert!(b.acquire_within(POLL / 2).await.unwrap_err().is_not_acquired());
+        assert!(b.acquire().within(POLL / 2).await.unwrap_err().is_not_acquired());
         sleep(POLL * 2).await;
         assert_eq!(world.row(PERMIT).unwrap().next, None);
     }

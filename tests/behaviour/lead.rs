@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use spindle::health::{Failing, Role};
 use spindle::{
-    CancellationToken, Error, FencingToken, HighWaterMark, LeadOptions, Spindle, TaskResult, Term,
-    TermEnd,
+    CancellationToken, Error, FencingToken, HighWaterMark, Lead, Spindle, TaskResult, Term, TermEnd,
 };
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
@@ -26,11 +25,11 @@ where
     Fut: Future<Output = R> + Send + 'static,
     R: TaskResult<Value: Send> + 'static,
 {
-    lead_with(LeadOptions::default(), lock, cancel, work)
+    lead_with(|lead| lead, lock, cancel, work)
 }
 
 fn lead_with<R, F, Fut>(
-    options: LeadOptions,
+    choices: impl FnOnce(Lead<R::Value>) -> Lead<R::Value>,
     lock: &Spindle,
     cancel: &CancellationToken,
     work: F,
@@ -40,8 +39,7 @@ where
     Fut: Future<Output = R> + Send + 'static,
     R: TaskResult<Value: Send> + 'static,
 {
-    let (lock, cancel) = (lock.clone(), cancel.clone());
-    Leading(tokio::spawn(async move { lock.lead_with(options, cancel, work).await }))
+    Leading(tokio::spawn(choices(lock.lead(cancel.clone(), work))))
 }
 
 struct Leading<T>(JoinHandle<spindle::Result<Option<T>>>);
@@ -118,14 +116,14 @@ async fn a_task_that_asks_for_the_lock_that_it_leads_under_is_refused_at_once() 
         let (own, beside) = (own.clone(), beside.clone());
         async move {
             let asked = Instant::now();
-            for refused in [own.acquire().await, own.acquire_within(LEASE).await] {
+            for refused in [own.acquire().await, own.acquire().within(LEASE).await] {
                 let refused = refused.unwrap_err();
                 assert!(refused.is_config(), "{refused}");
                 let told = "the task of `lead` has it, so that `acquire` inside of that task";
                 assert!(refused.to_string().contains(told), "{refused}");
             }
             assert_eq!(asked.elapsed(), Duration::ZERO);
-            let _other = beside.acquire_within(LEASE).await.unwrap();
+            let _other = beside.acquire().within(LEASE).await.unwrap();
             let waits = tokio::spawn(async move { own.acquire().await.unwrap().token() });
             sleep(LEASE).await;
             assert!(
@@ -267,7 +265,7 @@ async fn resigning_waits_for_the_task_and_another_leads_then() {
     let first = began.next().await;
     let leading_b = lead(&b, &cancel, work);
     sleep(LEASE).await;
-    let (resigned, waited) = timed(a.resign_to("b")).await;
+    let (resigned, waited) = timed(a.resign().to("b")).await;
     assert!(resigned.unwrap() && waited >= Duration::from_secs(2), "{waited:?}");
     let second = began.next().await;
     assert!(second > first && b.has_lock() == Some(second));
@@ -301,12 +299,12 @@ async fn a_later_resignation_without_a_successor_leaves_the_one_that_was_named()
     let leading = lead(&lock, &cancel, stops_when_told(&gate, &tally));
     began.next().await;
     let (named, unnamed) = (lock.clone(), lock.clone());
-    let named = tokio::spawn(async move { named.resign_to("b").await });
+    let named = tokio::spawn(named.resign().to("b"));
     sleep(Duration::from_millis(10)).await;
-    let unnamed = tokio::spawn(async move { unnamed.resign().await });
+    let unnamed = tokio::spawn(unnamed.resign());
     sleep(Duration::from_millis(10)).await;
     gate.cancel();
-    assert!(named.await.unwrap().unwrap() && unnamed.await.unwrap());
+    assert!(named.await.unwrap().unwrap() && unnamed.await.unwrap().unwrap());
     assert_eq!(world.row(LOCK).unwrap().writer.as_deref(), Some(">b"));
     cancel.cancel();
     leading.ends().await.unwrap();
@@ -321,7 +319,7 @@ async fn a_resignation_from_a_term_that_was_lost_is_not_carried_out_on_the_next(
     let leading = lead(&lock, &cancel, stops_when_told(&gate, &tally));
     let first = began.next().await;
     let resigning = lock.clone();
-    let resigning = tokio::spawn(async move { resigning.resign_to("b").await });
+    let resigning = tokio::spawn(resigning.resign().to("b"));
     sleep(Duration::from_millis(10)).await;
     world.table().evict(LOCK).await.unwrap();
     let resigned = timeout(EVENTUALLY, resigning).await.expect("it is answered");
@@ -338,8 +336,8 @@ async fn a_task_under_a_watchdog_is_stopped_when_its_term_is_lost() {
     let world = World::start().await;
     let (lock, cancel) = (spindle(&world, "a"), CancellationToken::new());
     let (tally, mut began) = Tally::new();
-    let options = LeadOptions::default().watchdog(LEASE * 100);
-    let leading = lead_with(options, &lock, &cancel, move |term: Term| tally.clone().deaf(term));
+    let choices = |lead: Lead<_>| lead.watchdog(LEASE * 100);
+    let leading = lead_with(choices, &lock, &cancel, move |term: Term| tally.clone().deaf(term));
     began.next().await;
     world.table().evict(LOCK).at_once().await.unwrap();
     let (_, waited) = timed(began.next()).await;
@@ -361,7 +359,7 @@ async fn a_leader_that_resigned_leaves_the_lock_to_others_for_a_lease() {
         }
     });
     began.next().await;
-    assert!(lock.resign().await);
+    assert!(lock.resign().await.unwrap());
     let (_, waited) = timed(began.next()).await;
     assert!(waited >= LEASE - Duration::from_millis(100) && waited < LEASE * 2, "{waited:?}");
     cancel.cancel();
@@ -380,7 +378,7 @@ async fn of_two_resignations_neither_is_answered_while_the_task_still_works() {
     until("it leads", || lock.has_lock()).await;
     let resign = || {
         let lock = lock.clone();
-        tokio::spawn(async move { (lock.resign().await, lock.has_lock()) })
+        tokio::spawn(async move { (lock.resign().await.unwrap(), lock.has_lock()) })
     };
     for resigned in [resign(), resign()] {
         let answer = timeout(EVENTUALLY, resigned).await.unwrap().unwrap();
@@ -404,7 +402,7 @@ async fn leading_and_waiting_outlast_a_refusal() {
             let trouble = lock.health().trouble.expect("it says so");
             assert!(trouble.error.is_denied(), "{trouble:?}");
         }
-        let refused = b.acquire_within(LEASE).await.unwrap_err();
+        let refused = b.acquire().within(LEASE).await.unwrap_err();
         assert!(refused.is_not_acquired(), "{refused}");
         assert!(refused.to_string().contains("refused by spanner"), "the cause: {refused}");
         refusal.remove();
@@ -439,9 +437,9 @@ async fn an_error_of_the_task_gives_the_lock_to_others_and_the_pauses_grow() {
     let world = World::start().await;
     let lock = spindle(&world, "a");
     let (began, mut beginnings) = mpsc::unbounded_channel();
-    let options = LeadOptions::default().pauses(LEASE, LEASE * 8);
+    let choices = |lead: Lead<_>| lead.pauses(LEASE, LEASE * 8);
     let tries = Arc::new(AtomicUsize::new(0));
-    let leading = lead_with(options, &lock, &CancellationToken::new(), move |_| {
+    let leading = lead_with(choices, &lock, &CancellationToken::new(), move |_| {
         let (tried, began) = (tries.fetch_add(1, Ordering::SeqCst), began.clone());
         async move {
             began.send(Instant::now()).unwrap();
@@ -473,8 +471,8 @@ async fn a_failure_of_the_task_that_another_holder_ends_is_not_said_of_requests(
     let world = World::start().await;
     let (log, _guard) = Log::capture();
     let lock = spindle(&world, "a");
-    let options = LeadOptions::default().pauses(LEASE, LEASE);
-    let _leading = lead_with(options, &lock, &CancellationToken::new(), |_| async {
+    let choices = |lead: Lead<_>| lead.pauses(LEASE, LEASE);
+    let _leading = lead_with(choices, &lock, &CancellationToken::new(), |_| async {
         Err::<(), _>("out of paper")
     });
     until("its task has failed", || lock.health().trouble).await;
@@ -490,9 +488,9 @@ async fn a_task_that_reports_no_progress_is_stopped_and_one_that_does_is_left_al
     let lock = spindle(&world, "a");
     let (log, _guard) = Log::capture();
     let (tally, mut began) = Tally::new();
-    let options = LeadOptions::default().pauses(Duration::from_secs(1), LEASE).watchdog(LEASE * 2);
+    let choices = |lead: Lead<_>| lead.pauses(Duration::from_secs(1), LEASE).watchdog(LEASE * 2);
     let mut terms = 0;
-    let leading = lead_with(options, &lock, &CancellationToken::new(), move |term: Term| {
+    let leading = lead_with(choices, &lock, &CancellationToken::new(), move |term: Term| {
         terms += 1;
         let (hangs, working) = (terms == 1, tally.begin(&term));
         async move {
@@ -521,16 +519,18 @@ async fn a_task_that_reports_no_progress_is_stopped_and_one_that_does_is_left_al
 async fn options_that_cannot_work_are_refused() {
     let world = World::start().await;
     let second = Duration::from_secs(1);
-    for options in [
-        LeadOptions::default().pauses(Duration::ZERO, second),
-        LeadOptions::default().pauses(second * 2, second),
-        LeadOptions::default().pauses(second, Duration::MAX),
-        LeadOptions::default().watchdog(Duration::ZERO),
-        LeadOptions::default().watchdog(Duration::MAX),
-    ] {
+    let lead = || {
         let work = |_| async { Ok::<(), Error>(()) };
-        let lock = spindle(&world, "a");
-        let refused = lock.lead_with(options, CancellationToken::new(), work).await.unwrap_err();
+        spindle(&world, "a").lead(CancellationToken::new(), work)
+    };
+    for lead in [
+        lead().pauses(Duration::ZERO, second),
+        lead().pauses(second * 2, second),
+        lead().pauses(second, Duration::MAX),
+        lead().watchdog(Duration::ZERO),
+        lead().watchdog(Duration::MAX),
+    ] {
+        let refused = lead.await.unwrap_err();
         assert!(refused.is_config(), "{refused}");
     }
 }
@@ -569,13 +569,13 @@ where
     let world = World::start().await;
     let (lock, cancel) = (spindle(&world, "a"), CancellationToken::new());
     let (tally, mut began) = Tally::new();
-    let options = LeadOptions::default().pauses(LEASE * 100, LEASE * 100).end_on_error();
+    let choices = |lead: Lead<_>| lead.pauses(LEASE * 100, LEASE * 100).end_on_error();
     let client = world.client().await;
     let sessions = || world.spanner.requests().sessions();
     let before = sessions();
     let (evicted, refused) = (CancellationToken::new(), CancellationToken::new());
     let (may_write, is_refused) = (evicted.clone(), refused.clone());
-    let leading = lead_with(options, &lock, &cancel, move |term: Term| {
+    let leading = lead_with(choices, &lock, &cancel, move |term: Term| {
         let (working, client) = (tally.begin(&term), client.clone());
         let (may_write, is_refused) = (may_write.clone(), is_refused.clone());
         async move {
@@ -651,8 +651,7 @@ async fn a_lead_that_ended_by_itself_shows_in_health_and_log_until_the_lock_is_w
                 _ => panic!("out of ink"),
             }
         };
-        let options = LeadOptions::default().end_on_error();
-        let led = lock.lead_with(options, CancellationToken::new(), work).await;
+        let led = lock.lead(CancellationToken::new(), work).end_on_error().await;
         assert_eq!(led.is_ok(), way == 0, "{led:?}");
         if let Err(error) = led
             && way == 1

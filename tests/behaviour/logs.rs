@@ -47,7 +47,7 @@ async fn the_beginning_of_a_term_says_how_it_came_about_from_whom_and_after_what
 
     let c = world.contend("c");
     sleep(LEASE).await;
-    assert!(b.lock.resign_to("c").await.unwrap());
+    assert!(b.lock.resign().to("c").await.unwrap());
     c.holds().await;
     assert!(log.the("how=handed_over").says("previous=b"));
     b.stop().await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::mutation::Mutation;
-use spindle::{CancellationToken, Error, Fence, FencingToken, LeadOptions, Spindle, Term};
+use spindle::{CancellationToken, Error, Fence, FencingToken, Spindle, Term};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::stalls::Suspendable;
@@ -117,9 +117,6 @@ fn leads(lock: Spindle, shutdown: CancellationToken) -> Looping {
 fn watched(lock: Spindle, shutdown: CancellationToken) -> Looping {
     Box::pin(async move {
         // Quoted {
-        let options = LeadOptions::default().watchdog(Duration::from_secs(300));
-        // }
-        // Quoted {
         let task = |term: Term| async move {
             while !term.is_cancelled() {
                 import(term.fence()).await?;
@@ -127,7 +124,7 @@ fn watched(lock: Spindle, shutdown: CancellationToken) -> Looping {
             }
             Ok::<(), std::io::Error>(())
         };
-        lock.lead_with(options, shutdown, task).await?;
+        lock.lead(shutdown, task).watchdog(Duration::from_secs(300)).await?;
         // }
         Ok(())
     })
@@ -249,10 +246,11 @@ fn the_loops_stand_so_in_the_docs() {
         include_str!("../../src/lock/handle.rs"),
         include_str!("../../src/lock/lead.rs"),
         include_str!("../../src/lock/guard.rs"),
+        include_str!("../../src/lock/call.rs"),
     ]
     .map(plain);
     let quotes: Vec<&str> = include_str!("loops.rs").split("// Quoted {\n").skip(1).collect();
-    assert!(quotes.len() > 5);
+    assert!(quotes.len() > 4);
     for quote in quotes.iter().filter(|quote| quote.contains("\n        // }")) {
         let (quote, _) = quote.split_once("// }\n").unwrap();
         assert!(docs.iter().any(|doc| doc.contains(&plain(quote))), "not in the docs:\n{quote}");

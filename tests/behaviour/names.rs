@@ -26,7 +26,7 @@ async fn locks_of_any_name_live_side_by_side() {
     for round in 0..4 {
         let (holder, other) =
             if round % 2 == 0 { (&first[0], &second[0]) } else { (&second[0], &first[0]) };
-        holder.lock.resign().await;
+        holder.lock.resign().await.unwrap();
         other.holds().await;
         sleep(LEASE).await;
     }

@@ -36,7 +36,7 @@ async fn each_permit_is_held_once_and_no_more_than_there_are() {
     assert!(one.try_acquire().await.unwrap().is_none());
     sleep(LEASE * 5).await;
     assert_eq!(other.available().await.unwrap(), 0, "they are renewed");
-    let refused = one.acquire_within(LEASE).await.unwrap_err();
+    let refused = one.acquire().within(LEASE).await.unwrap_err();
     assert!(refused.is_not_acquired(), "{refused}");
 
     let [first, ..] = permits;
@@ -59,7 +59,7 @@ async fn a_caller_that_finds_several_permits_taken_polls_anew_instead_of_trying_
     }
     let requests = world.spanner.requests();
     requests.reset();
-    let refused = one.acquire_within(Duration::from_secs(3)).await.unwrap_err();
+    let refused = one.acquire().within(Duration::from_secs(3)).await.unwrap_err();
     assert!(refused.is_not_acquired(), "{refused}");
     let reads = requests.each()[&Rpc::StreamingRead];
     assert!(reads <= 25, "{reads} reads");
@@ -224,7 +224,7 @@ async fn an_outage_is_waited_out_and_told_when_the_time_is_over() {
     let semaphore = semaphore(&world, "a", 1);
     let outage = Fault::any().effect(Effect::Fail(Code::Unavailable));
     world.spanner.inject(outage);
-    let refused = semaphore.acquire_within(LEASE * 2).await.unwrap_err();
+    let refused = semaphore.acquire().within(LEASE * 2).await.unwrap_err();
     assert!(refused.is_not_acquired() && refused.to_string().len() > 60, "{refused}");
     assert!(refused.to_string().starts_with("semaphore `uploads`: not acquired"), "{refused}");
     world.spanner.clear_faults();
@@ -247,7 +247,7 @@ async fn an_outage_that_is_over_is_no_reason_why_a_permit_is_not_acquired() {
     until("a poll fails", || (outage.hits() > 0).then_some(())).await;
     outage.remove();
     sleep(LEASE * 2).await;
-    let refused = other.acquire_within(LEASE).await.unwrap_err();
+    let refused = other.acquire().within(LEASE).await.unwrap_err();
     assert_eq!(refused.to_string(), "semaphore `uploads`: not acquired within 10s");
     waiting.abort();
 }

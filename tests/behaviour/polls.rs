@@ -38,7 +38,7 @@ async fn who_waits_for_a_lock_reads_no_text_of_its_holder() {
     let bytes = bytes_a_poll(&line).await;
     assert!(bytes < ROW, "{bytes} bytes a poll");
     assert!(b.is_standby());
-    assert_eq!(b.lock.leader().await.unwrap().unwrap().info.map(|info| info.len()), Some(TEXT));
+    assert_eq!(b.lock.inspect().await.unwrap().info.map(|info| info.len()), Some(TEXT));
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,7 +28,7 @@ async fn a_table_of_four_columns_is_upgraded() {
     let world = start(&format!("{four};{UPGRADE}")).await;
     world.table().check().await.unwrap();
     let holder = world.elect("a").await;
-    assert_eq!(holder.lock.leader().await.unwrap().unwrap().lease, Some(LEASE));
+    assert_eq!(holder.lock.inspect().await.unwrap().lease, Some(LEASE));
     holder.stop().await;
 }
 

@@ -550,7 +550,7 @@ async fn a_writer_waits_for_all_who_read_in_its_own_process() {
     });
     for handle in [&one, &other, &one.clone()] {
         assert!(handle.try_write().await.unwrap().is_none());
-        assert!(handle.write_within(LEASE).await.unwrap_err().is_not_acquired());
+        assert!(handle.write().within(LEASE).await.unwrap_err().is_not_acquired());
     }
     reading.release().await;
     let requests = world.spanner.requests();
@@ -620,7 +620,7 @@ async fn rows_of_readers_long_gone_are_deleted_though_nobody_writes() {
         sleep(LEASE * 90).await;
         let _again = match way {
             0 => read(&b).await,
-            1 => b.read_within(LEASE).await.unwrap(),
+            1 => b.read().within(LEASE).await.unwrap(),
             _ => b.try_read().await.unwrap().expect("nobody writes"),
         };
         let names = world.names();
@@ -633,14 +633,14 @@ async fn an_outage_is_waited_out_and_told_when_the_time_is_over() {
     let world = World::start().await;
     let lock = lock(&world, "a");
     world.spanner.inject(Fault::any().effect(Effect::Fail(Code::Unavailable)));
-    let refused = lock.read_within(LEASE * 2).await.unwrap_err();
+    let refused = lock.read().within(LEASE * 2).await.unwrap_err();
     assert!(refused.is_not_acquired() && refused.to_string().len() > 60, "{refused}");
-    let refused = lock.write_within(LEASE * 2).await.unwrap_err();
+    let refused = lock.write().within(LEASE * 2).await.unwrap_err();
     assert!(refused.is_not_acquired() && refused.to_string().contains("UNAVAILABLE"), "{refused}");
     world.spanner.clear_faults();
     let begin = Fault::on(Rpc::Commit).table("locktable").key(WRITE_LOCK);
     world.spanner.inject(begin.effect(Effect::Fail(Code::PermissionDenied)));
-    let refused = lock.write_within(LEASE / 4).await.unwrap_err();
+    let refused = lock.write().within(LEASE / 4).await.unwrap_err();
     assert!(refused.to_string().contains("PERMISSION_DENIED"), "{refused}");
     world.spanner.clear_faults();
     read(&lock).await.release().await;
@@ -656,7 +656,7 @@ async fn what_no_such_lock_can_be_is_refused() {
     }
     assert!(table.rw_lock("a").id("x/y").build().unwrap_err().is_config());
     let lock = table.rw_lock("a").build().unwrap();
-    assert!(lock.read_within(Duration::ZERO).await.unwrap_err().is_config());
-    assert!(lock.write_within(Duration::MAX).await.unwrap_err().is_config());
+    assert!(lock.read().within(Duration::ZERO).await.unwrap_err().is_config());
+    assert!(lock.write().within(Duration::MAX).await.unwrap_err().is_config());
     assert!(table.lock("spindle:rw:a").build().unwrap_err().is_config());
 }

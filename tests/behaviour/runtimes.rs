@@ -38,7 +38,7 @@ fn acquires_soon(table: &LockTable) {
     runtime().block_on(async {
         let begun = Instant::now();
         let lock = table.lock(LOCK).build().unwrap();
-        let guard = lock.acquire_within(Duration::from_secs(25)).await.unwrap();
+        let guard = lock.acquire().within(Duration::from_secs(25)).await.unwrap();
         assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
         guard.release().await;
     });
@@ -76,7 +76,7 @@ fn a_runtime_without_timers_or_without_i_o_gets_an_error() {
             let cancel = CancellationToken::new;
             for (call, ended) in [
                 ("acquire", lock().acquire().await.map(drop)),
-                ("acquire_within", lock().acquire_within(SOON).await.map(drop)),
+                ("acquire_within", lock().acquire().within(SOON).await.map(drop)),
                 ("try_acquire", lock().try_acquire().await.map(drop)),
                 ("run", lock().run(cancel()).await),
                 ("lead", lock().lead(cancel(), |_| async {}).await.map(drop)),

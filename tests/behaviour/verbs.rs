@@ -288,7 +288,7 @@ async fn a_lock_seized_for_a_contender_is_that_contenders() {
         assert!(idle.all(Contender::is_standby));
         sleep(LEASE).await;
         assert_eq!(table.inspect(LOCK).await.unwrap().token, Some(token));
-        assert!(chosen.lock.resign().await);
+        assert!(chosen.lock.resign().await.unwrap());
         let anyone = others.iter().chain([&a]);
         until("another holds", || anyone.clone().find_map(|contender| contender.lock.has_lock()))
             .await;

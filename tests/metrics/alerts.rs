@@ -6,7 +6,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_util::MetricKindMask;
 use spindle::job::{JobOutcome, Slot};
 use spindle::testing::Clock;
-use spindle::{CancellationToken, Database, LeadOptions, LockTable, RunHandle, Spindle, Term};
+use spindle::{CancellationToken, Database, LockTable, RunHandle, Spindle, Term};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{advance, sleep};
@@ -115,7 +115,7 @@ async fn alerts_fire_once_for_a_cause_and_never_for_what_ended_well() {
     service.emulator.inject(Fault::any().effect(Effect::Fail(Code::Unavailable)));
     // One caller gives up meanwhile.
     let (given_up, ()) = tokio::join!(
-        report.acquire_within(MINUTE),
+        report.acquire().within(MINUTE),
         service.pass(MINUTE * 3, &[("SpindleOutOfContact", 1)])
     );
     assert!(given_up.unwrap_err().is_not_acquired());
@@ -124,9 +124,10 @@ async fn alerts_fire_once_for_a_cause_and_never_for_what_ended_well() {
     assert_eq!(service.gauge("spindle_contact_age_seconds", "report"), "0");
 
     // The task of a leader fails, and nobody leads in the pause.
-    let options = LeadOptions::default().pauses(MINUTE * 3, MINUTE * 3);
     let cancel = CancellationToken::new();
-    let failing = report.lead_with(options, cancel.clone(), |_| async { Err::<(), _>("no paper") });
+    let failing = report
+        .lead(cancel.clone(), |_| async { Err::<(), _>("no paper") })
+        .pauses(MINUTE * 3, MINUTE * 3);
     tokio::join!(async { failing.await.unwrap() }, async {
         service.pass(MINUTE, &[("SpindleNoLeader", 1)]).await;
         cancel.cancel();

@@ -70,7 +70,7 @@ impl Caller {
     }
 
     async fn acquire(&self) {
-        if let Ok(guard) = self.lock.acquire_within(self.some_time(3.0)).await {
+        if let Ok(guard) = self.lock.acquire().within(self.some_time(3.0)).await {
             self.world.saw(CoverageGoal::Acquired);
             self.hold(guard).await;
         }
@@ -124,7 +124,8 @@ impl Caller {
         let orders = async {
             sleep(limit / 2).await;
             if resigns {
-                self.lock.resign().await;
+                // It names nobody, so that nothing is refused.
+                let _ = self.lock.resign().await;
             }
             sleep(limit / 2).await;
             cancel.cancel();

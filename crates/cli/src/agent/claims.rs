@@ -122,10 +122,11 @@ impl Claim {
             let text = format!("lock `{}`: a run can't be resigned, only ended", self.lock);
             return Err(Refusal(StatusCode::BAD_REQUEST, text));
         };
-        match to {
-            None => Ok(lock.resign().await),
-            Some(id) => Ok(lock.resign_to(id).await?),
-        }
+        let resign = lock.resign();
+        Ok(match to {
+            None => resign.await?,
+            Some(id) => resign.to(id).await?,
+        })
     }
 }
 

@@ -155,7 +155,7 @@ async fn acquire(
         if asked.wait.is_zero() {
             return lock.try_acquire().await;
         }
-        lock.acquire_within(asked.wait).await.map(Some)
+        lock.acquire().within(asked.wait).await.map(Some)
     };
     let acquired = tokio::select! {
         () = shared.claims.ending.cancelled() => return Err(is_ending()),

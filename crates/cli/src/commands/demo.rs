@@ -215,7 +215,7 @@ pub async fn contend(common: &Common, id: &str, lease: Duration) -> Result<ExitC
             () = sleep_until(tired_at) => {
                 tired_at = Instant::now() + pause();
                 if let Some(lock) = locks.iter().find(|lock| lock.has_lock().is_some()) {
-                    lock.resign().await;
+                    lock.resign().await?;
                 }
             }
         }

@@ -162,7 +162,7 @@ async fn acquire(lock: &Spindle, run: &Run) -> Result<Guard> {
         };
     }
     let Some(limit) = run.wait else { return Ok(lock.acquire().await?) };
-    lock.acquire_within(limit).await.map_err(|error| {
+    lock.acquire().within(limit).await.map_err(|error| {
         if error.is_not_acquired() {
             Failure::new(Code::NotAcquired, error.to_string())
         } else {

@@ -52,7 +52,7 @@ async fn show_says_what_keeps_the_next_contender_out() {
     ran.says("holder      node-1")
         .says("lease       30s")
         .says("waits until no heartbeat has come");
-    held.lock.resign_to("node-2").await.unwrap();
+    held.lock.resign().to("node-2").await.unwrap();
     world.run(&["show", "billing"]).await.says("reserved for node-2").says("unless it is `node-2`");
 }
 

@@ -30,7 +30,7 @@ impl Worker {
         while let Some(Order::Resign) = self.orders.recv().await {
             self.journal.write(Event::LetsGo)?;
             for lock in locks.clone() {
-                tokio::spawn(async move { lock.resign().await });
+                tokio::spawn(lock.resign());
             }
         }
         self.journal.write(Event::LetsGo)?;

@@ -87,10 +87,10 @@ impl Slot {
         let limit = world.some_leases(3.0);
         let got = match (writes, manner) {
             (false, 0..2) => lock.try_read().await.map(|guard| guard.map(Got::Read)),
-            (false, 2..4) => lock.read_within(limit).await.map(|guard| Some(Got::Read(guard))),
+            (false, 2..4) => lock.read().within(limit).await.map(|guard| Some(Got::Read(guard))),
             (false, _) => lock.read().await.map(|guard| Some(Got::Read(guard))),
             (true, 0..2) => lock.try_write().await.map(|guard| guard.map(Got::Write)),
-            (true, 2..4) => lock.write_within(limit).await.map(|guard| Some(Got::Write(guard))),
+            (true, 2..4) => lock.write().within(limit).await.map(|guard| Some(Got::Write(guard))),
             (true, _) => lock.write().await.map(|guard| Some(Got::Write(guard))),
         };
         got.unwrap_or_default()

@@ -284,7 +284,7 @@ impl Slot {
             } else {
                 tokio::select! {
                     biased;
-                    taken = semaphore.acquire_within(limit) => taken.map(Some),
+                    taken = semaphore.acquire().within(limit) => taken.map(Some),
                     () = life.cancel.cancelled() => return,
                 }
             };
