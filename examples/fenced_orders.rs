@@ -18,7 +18,7 @@ use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::statement::Statement;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{Database, Error, Fence, Guard, LockTable, Term};
+use spindle::{Database, Ddl, Error, Fence, Guard, LockTable, Term};
 use spindle_emulator::Emulator;
 use tokio::time::Instant;
 
@@ -35,7 +35,9 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let spanner = Emulator::start().await?;
-    spanner.create_database(DATABASE, &format!("{};\n{ORDERS}", LockTable::DDL)).await?;
+    spanner
+        .create_database(DATABASE, &format!("{};\n{ORDERS}", LockTable::ddl(Ddl::GoogleSql)))
+        .await?;
     let client = Spanner::builder().with_endpoint(spanner.endpoint()).build().await?;
     let client = client.database_client(DATABASE).build().await?;
 

@@ -14,7 +14,7 @@ use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::google_cloud_spanner::{self as client};
-use spindle::{Error, Fence, LockTable, is_fenced};
+use spindle::{Ddl, Error, Fence, LockTable, is_fenced};
 use spindle_emulator::Emulator;
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
@@ -90,7 +90,9 @@ async fn run(client: &DatabaseClient) -> spindle::Result<()> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let spanner = Emulator::start().await?;
-    spanner.create_database(DATABASE, &format!("{};\n{STOCK}", LockTable::DDL)).await?;
+    spanner
+        .create_database(DATABASE, &format!("{};\n{STOCK}", LockTable::ddl(Ddl::GoogleSql)))
+        .await?;
     let client = Spanner::builder().with_endpoint(spanner.endpoint()).build().await?;
     run(&client.database_client(DATABASE).build().await?).await?;
     Ok(())

@@ -22,7 +22,7 @@ use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::health::Health;
 use spindle::testing::Clock;
-use spindle::{CancellationToken, Database, LockTable, Spindle, Term};
+use spindle::{CancellationToken, Database, Ddl, LockTable, Spindle, Term};
 use spindle_emulator::Emulator;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -323,7 +323,9 @@ pub fn exporter() -> Result<PrometheusBuilder, BuildError> {
 async fn demonstration() -> Result<(String, Emulator), Failure> {
     let database = "projects/demo/instances/demo/databases/demo".to_string();
     let emulator = Emulator::start().await?;
-    emulator.create_database(&database, &format!("{};\n{TABLES}", LockTable::DDL)).await?;
+    emulator
+        .create_database(&database, &format!("{};\n{TABLES}", LockTable::ddl(Ddl::GoogleSql)))
+        .await?;
     let spanner = Spanner::builder().with_endpoint(emulator.endpoint()).build().await?;
     let client = spanner.database_client(&database).build().await?;
     let tenant = |id: &str| Mutation::new_insert_builder("tenants").set("id").to(id).build();

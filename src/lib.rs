@@ -51,7 +51,7 @@
 //! is enough, `LockTable::new(database, "locktable")`, and the client is that of your service.
 //!
 //! ```
-//! use spindle::{Database, LockTable};
+//! use spindle::{Database, Ddl, LockTable};
 //! use spindle::google_cloud_spanner::client::Spanner;
 //! use spindle::google_cloud_spanner::mutation::Mutation;
 //! use spindle_emulator::Emulator;
@@ -62,7 +62,7 @@
 //! let database = "projects/p/instances/i/databases/d";
 //! let orders = "CREATE TABLE orders (id INT64 NOT NULL) PRIMARY KEY (id)";
 //! let emulator = Emulator::start().await?;
-//! emulator.create_database(database, &format!("{}; {orders}", LockTable::DDL)).await?;
+//! emulator.create_database(database, &format!("{}; {orders}", LockTable::ddl(Ddl::GoogleSql))).await?;
 //! let spanner = Spanner::builder().with_endpoint(emulator.endpoint()).build().await?;
 //! let client = spanner.database_client(database).build().await?;
 //!
@@ -92,14 +92,14 @@
 //! and [`verify`](Spindle::verify) asks Spanner:
 //!
 //! ```
-//! use spindle::{CancellationToken, Database, LockTable, TermChange};
+//! use spindle::{CancellationToken, Database, Ddl, LockTable, TermChange};
 //! # use spindle_emulator::Emulator;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let database = "projects/p/instances/i/databases/d";
 //! # let emulator = Emulator::start().await?;
-//! # emulator.create_database(database, LockTable::DDL).await?;
+//! # emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await?;
 //! let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
 //! let lock = table.lock("billing").build()?;
 //! let cancel = CancellationToken::new();
@@ -212,7 +212,7 @@ pub use fence::{Fence, FencedTransaction, HighWaterMark};
 pub use lock::{Acquire, Guard, Lead, Resign, RunHandle, Spindle, TaskResult};
 pub use operate::{Holding, LockState};
 pub use settings::LockBuilder;
-pub use store::Database;
+pub use store::{Database, Ddl};
 pub use table::LockTable;
 pub use term::{Term, TermChange, TermWatch};
 pub use token::FencingToken;

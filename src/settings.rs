@@ -238,14 +238,14 @@ impl LockBuilder {
     /// lock, and a [job](LockBuilder::job) has no ranks.
     ///
     /// ```
-    /// use spindle::{CancellationToken, Database, LockTable};
+    /// use spindle::{CancellationToken, Database, Ddl, LockTable};
     /// # use spindle_emulator::Emulator;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let database = "projects/p/instances/i/databases/d";
     /// # let emulator = Emulator::start().await?;
-    /// # emulator.create_database(database, LockTable::DDL).await?;
+    /// # emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await?;
     /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
     /// let lock = table.lock("billing").id("big-node").by_rank(3).preempt().build()?;
     /// let cancel = CancellationToken::new();

@@ -15,7 +15,7 @@ use crate::operate::{
     Observer,
 };
 use crate::settings::LockBuilder;
-use crate::store::{Database, Table, ddl};
+use crate::store::{Database, Ddl, Table};
 
 /// A table of locks in a Spanner database: the root of everything here. Cheap to clone.
 ///
@@ -40,23 +40,23 @@ use crate::store::{Database, Table, ddl};
 pub struct LockTable(Arc<Table>);
 
 impl LockTable {
-    /// The statement that creates the table, in GoogleSQL. Any name will do instead of
-    /// `locktable`.
+    /// Returns the statement that creates the table, or those that add what an old one lacks. Any name will
+    /// do instead of `locktable`.
     ///
-    /// It is one statement, without a semicolon, as Google's clients take it. Other
+    /// A statement has no semicolon, as Google's clients take it; several are parted by semicolons. Other
     /// implementations of the same table share the first four columns, and don't mind the others:
     /// `lease_ms` is the holder's own lease, `info` what the holder says of itself, `displaced` the token
     /// that its term displaced, `next` who waits for it first. A table needs all of them, and so does a role that uses it.
-    pub const DDL: &str = ddl::GOOGLESQL;
-
-    /// The same statement for a database of the PostgreSQL dialect.
-    pub const DDL_POSTGRESQL: &str = ddl::POSTGRESQL;
-
-    /// The statements that add what the table of another implementation lacks, in GoogleSQL.
-    pub const DDL_UPGRADE: &str = ddl::GOOGLESQL_UPGRADE;
-
-    /// The same statements for a database of the PostgreSQL dialect.
-    pub const DDL_UPGRADE_POSTGRESQL: &str = ddl::POSTGRESQL_UPGRADE;
+    ///
+    /// ```
+    /// use spindle::{Ddl, LockTable};
+    ///
+    /// let jobs = LockTable::ddl(Ddl::GoogleSql).replace("locktable", "jobs");
+    /// assert!(jobs.starts_with("CREATE TABLE jobs ("));
+    /// ```
+    pub const fn ddl(ddl: Ddl) -> &'static str {
+        ddl.text()
+    }
 
     /// Returns the lock table `table` of a database: a path, for services, or a client, for what only
     /// that client has.
@@ -135,13 +135,13 @@ impl LockTable {
     /// the new number at leisure. The count that is there already changes nothing.
     ///
     /// ```
-    /// # use spindle::{CancellationToken, Database, LockTable, fleet::Shard};
+    /// # use spindle::{CancellationToken, Database, Ddl, LockTable, fleet::Shard};
     /// # use spindle_emulator::Emulator;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let database = "projects/p/instances/i/databases/d";
     /// # let emulator = Emulator::start().await?;
-    /// # emulator.create_database(database, LockTable::DDL).await?;
+    /// # emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await?;
     /// # let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
     /// # let shards = table.member("orders").build()?.shards("partitions", 6);
     /// # let (cancel, mut events) = (CancellationToken::new(), shards.events());
@@ -449,7 +449,7 @@ impl LockTable {
     /// Makes the table in `database` unless there is a table of that name; true if there was none.
     ///
     /// `database` is `projects/P/instances/I/databases/D`, the one that this table is reached in.
-    /// The statement is [`LockTable::DDL`], or [`LockTable::DDL_POSTGRESQL`] where the database is
+    /// The statement is that of [`ddl`](LockTable::ddl), for PostgreSQL where the database is
     /// of that dialect, which its information schema tells. A table that is there already is left
     /// as it is, whatever its columns: [`check`](LockTable::check) says what is wrong with it.
     /// Spanner takes seconds to a minute for a new table.

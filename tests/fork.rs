@@ -22,7 +22,7 @@ mod unix {
     use fork::{Fork, fork, waitpid};
     use futures_util::FutureExt as _;
     use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
-    use spindle::{Error, Fence, Guard, LockTable, Spindle};
+    use spindle::{Ddl, Error, Fence, Guard, LockTable, Spindle};
     use spindle_emulator::Emulator;
 
     const DATABASE: &str = "projects/p/instances/i/databases/d";
@@ -30,7 +30,7 @@ mod unix {
 
     pub async fn a_child_by_fork_sends_nothing_under_its_parents_term() {
         let emulator = Emulator::start().await.unwrap();
-        emulator.create_database(DATABASE, LockTable::DDL).await.unwrap();
+        emulator.create_database(DATABASE, LockTable::ddl(Ddl::GoogleSql)).await.unwrap();
         let spanner = Spanner::builder().with_endpoint(emulator.endpoint()).build().await.unwrap();
         let client = spanner.database_client(DATABASE).build().await.unwrap();
         let table = LockTable::new(client.clone(), "locktable");

@@ -17,7 +17,7 @@ use std::time::Duration;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
-use spindle::{CancellationToken, Database, LockTable, Spindle};
+use spindle::{CancellationToken, Database, Ddl, LockTable, Spindle};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -102,7 +102,7 @@ async fn a_scrape_shows_each_metric_of_the_table_and_no_other() {
     builder.set_buckets(&[0.01, 0.1, 1.0, 10.0]).unwrap().install().unwrap();
 
     let emulator = Emulator::start().await.unwrap();
-    emulator.create_database(DATABASE, LockTable::DDL).await.unwrap();
+    emulator.create_database(DATABASE, LockTable::ddl(Ddl::GoogleSql)).await.unwrap();
     let table = || LockTable::new(Database::at(emulator.endpoint(), DATABASE), "locktable");
     let (a, end_a) = contender(&table(), "a");
     until("a holds", || a.has_lock().is_some()).await;

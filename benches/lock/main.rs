@@ -23,7 +23,7 @@ use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{CancellationToken, Database, FencingToken, LockTable, RunHandle, Spindle};
+use spindle::{CancellationToken, Database, Ddl, FencingToken, LockTable, RunHandle, Spindle};
 use stats_alloc::{Region, StatsAlloc};
 use tokio::time::{Instant, sleep};
 
@@ -47,7 +47,12 @@ fn main() -> Result<(), Failure> {
 async fn measure(arguments: &[&str]) -> Result<(), Failure> {
     match *arguments {
         ["server"] => {
-            return Server::serve(&format!("{};\n{}", LockTable::DDL, fenced::ORDERS)).await;
+            return Server::serve(&format!(
+                "{};\n{}",
+                LockTable::ddl(Ddl::GoogleSql),
+                fenced::ORDERS
+            ))
+            .await;
         }
         ["holder", endpoint] => return hold(endpoint).await,
         [] | ["handover" | "fenced"] => {}

@@ -59,7 +59,7 @@ fn seconds(text: &str) -> Result<Duration, Failure> {
 /// Is what its arguments say: a part of a benchmark, or the whole of one.
 async fn act(arguments: &[&str]) -> Result<(), Failure> {
     match *arguments {
-        ["server"] => Server::serve(LockTable::DDL).await,
+        ["server"] => Server::serve(LockTable::ddl(spindle::Ddl::GoogleSql)).await,
         ["holder", endpoint, name, count, lease] => {
             locks::hold(endpoint, name, count.parse()?, seconds(lease)?).await
         }

@@ -18,7 +18,7 @@ pub struct Server {
 impl Server {
     /// Starts a server with the lock table and this one; of one that runs, the database is there and empty.
     pub async fn start(table: &str) -> Result<Server, Failure> {
-        let ddl = format!("{};\n{table}", LockTable::DDL);
+        let ddl = format!("{};\n{table}", LockTable::ddl(spindle::Ddl::GoogleSql));
         let Ok(host) = std::env::var("SPANNER_EMULATOR_HOST") else {
             let embedded = Emulator::start().await?;
             embedded.create_database(DATABASE, &ddl).await?;

@@ -26,14 +26,14 @@ use crate::token::FencingToken;
 /// members. Each does nothing without the other: run what you need.
 ///
 /// ```
-/// use spindle::{CancellationToken, Database, LockTable};
+/// use spindle::{CancellationToken, Database, Ddl, LockTable};
 /// # use spindle_emulator::Emulator;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let database = "projects/p/instances/i/databases/d";
 /// # let emulator = Emulator::start().await?;
-/// # emulator.create_database(database, LockTable::DDL).await?;
+/// # emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await?;
 /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
 /// let member = table.member("orders").id("node-1").info("http://10.0.0.1").build()?;
 /// let cancel = CancellationToken::new();

@@ -53,14 +53,14 @@ const TIDY_LIMIT: Duration = Duration::from_secs(1);
 /// once per poll interval. Plan for up to a few hundred readers at a time.
 ///
 /// ```
-/// use spindle::{Database, LockTable};
+/// use spindle::{Database, Ddl, LockTable};
 /// # use spindle_emulator::Emulator;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let database = "projects/p/instances/i/databases/d";
 /// # let emulator = Emulator::start().await?;
-/// # emulator.create_database(database, LockTable::DDL).await?;
+/// # emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await?;
 /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
 /// let catalogue = table.rw_lock("catalogue").build()?;
 /// let one = catalogue.read().await?;

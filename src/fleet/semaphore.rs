@@ -57,14 +57,14 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 /// begun to wait and is gone. Callers that only try, or wait for less than two polls, stand in no line.
 ///
 /// ```
-/// use spindle::{Database, LockTable};
+/// use spindle::{Database, Ddl, LockTable};
 /// # use spindle_emulator::Emulator;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let database = "projects/p/instances/i/databases/d";
 /// # let emulator = Emulator::start().await?;
-/// # emulator.create_database(database, LockTable::DDL).await?;
+/// # emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await?;
 /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
 /// let uploads = table.semaphore("uploads", 2).build()?;
 /// let one = uploads.acquire().await?;

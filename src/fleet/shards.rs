@@ -116,14 +116,14 @@ impl Shards {
     ///
     /// ```
     /// use spindle::fleet::{Shard, ShardEvent};
-    /// use spindle::{CancellationToken, Database, LockTable};
+    /// use spindle::{CancellationToken, Database, Ddl, LockTable};
     /// # use spindle_emulator::Emulator;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let database = "projects/p/instances/i/databases/d";
     /// # let emulator = Emulator::start().await?;
-    /// # emulator.create_database(database, LockTable::DDL).await?;
+    /// # emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await?;
     /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
     /// let shards = table.member("orders").id("node-1").build()?.shards("partitions", 4);
     /// let (mut events, cancel) = (shards.events(), CancellationToken::new());
@@ -206,7 +206,7 @@ impl Shards {
     /// [`Member::run`], too, if it is to be seen by [`Member::members`].
     ///
     /// ```
-    /// use spindle::{CancellationToken, Database, LockTable, fleet::Shard};
+    /// use spindle::{CancellationToken, Database, Ddl, LockTable, fleet::Shard};
     /// # use spindle_emulator::Emulator;
     /// # use std::time::Duration;
     ///
@@ -214,7 +214,7 @@ impl Shards {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let database = "projects/p/instances/i/databases/d";
     /// # let emulator = Emulator::start().await?;
-    /// # emulator.create_database(database, LockTable::DDL).await?;
+    /// # emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await?;
     /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
     /// let member = table.member("orders").id("node-1").lease(Duration::from_secs(1)).build()?;
     /// let (started, mut at_work) = tokio::sync::mpsc::unbounded_channel();

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{Error, Kind, Result, with_causes};
 use crate::names::check_table_name;
-use crate::store::{PAUSE, REQUEST_LIMIT, Table, ddl, schema};
+use crate::store::{Ddl, PAUSE, REQUEST_LIMIT, Table, schema};
 
 /// The emulator's address for gRPC, and for REST.
 const EMULATOR: &str = "SPANNER_EMULATOR_HOST";
@@ -38,10 +38,10 @@ pub(crate) async fn create(table: &Table, admin: &DatabaseAdmin, database: &str)
     check_table_name(name)?;
     let timed = table.spanner.connection.client(REQUEST_LIMIT).await?;
     let is_postgresql = schema::is_postgresql_database(&timed).await?;
-    let ddl = if is_postgresql { ddl::POSTGRESQL } else { ddl::GOOGLESQL };
+    let ddl = if is_postgresql { Ddl::PostgreSql } else { Ddl::GoogleSql };
     let was_there = !schema::ask(&table.spanner.connection, name).await?.is_empty();
     let doing = format!("table `{name}`: create it in {database}");
-    change_schema(admin, database, vec![statement(ddl, name)], doing).await?;
+    change_schema(admin, database, vec![statement(ddl.text(), name)], doing).await?;
     Ok(!was_there)
 }
 
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn the_statement_names_the_table_and_nothing_else_changes() {
-        for ddl in [ddl::GOOGLESQL, ddl::POSTGRESQL] {
-            let statement = statement(ddl, "my_schema.jobs");
+        for ddl in [Ddl::GoogleSql, Ddl::PostgreSql] {
+            let statement = statement(ddl.text(), "my_schema.jobs");
             assert!(statement.starts_with("CREATE TABLE IF NOT EXISTS my_schema.jobs (\n  name "));
             assert!(
                 statement.trim_end().ends_with(')') && !statement.contains("--"),

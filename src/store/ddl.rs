@@ -1,6 +1,28 @@
 //! The statements that make the lock table, in both dialects.
 
-pub(crate) const GOOGLESQL: &str = include_str!("../../ddl/googlesql.sql");
-pub(crate) const POSTGRESQL: &str = include_str!("../../ddl/postgresql.sql");
-pub(crate) const GOOGLESQL_UPGRADE: &str = include_str!("../../ddl/googlesql-upgrade.sql");
-pub(crate) const POSTGRESQL_UPGRADE: &str = include_str!("../../ddl/postgresql-upgrade.sql");
+/// The statements of [`LockTable::ddl`](crate::LockTable::ddl): for which dialect, and for a new table or
+/// for an old one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ddl {
+    /// The statement that makes the table, in GoogleSQL.
+    GoogleSql,
+    /// The statement that makes the table, for a database of the PostgreSQL dialect.
+    PostgreSql,
+    /// The statements that add what the table of another implementation lacks, in GoogleSQL.
+    GoogleSqlUpgrade,
+    /// The statements that add what the table of another implementation lacks, for a database of the
+    /// PostgreSQL dialect.
+    PostgreSqlUpgrade,
+}
+
+impl Ddl {
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Ddl::GoogleSql => include_str!("../../ddl/googlesql.sql"),
+            Ddl::PostgreSql => include_str!("../../ddl/postgresql.sql"),
+            Ddl::GoogleSqlUpgrade => include_str!("../../ddl/googlesql-upgrade.sql"),
+            Ddl::PostgreSqlUpgrade => include_str!("../../ddl/postgresql-upgrade.sql"),
+        }
+    }
+}

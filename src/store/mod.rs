@@ -2,7 +2,7 @@
 
 mod connection;
 mod database;
-pub(crate) mod ddl;
+mod ddl;
 pub(crate) mod membership;
 pub(crate) mod requests;
 pub(crate) mod row;
@@ -13,6 +13,7 @@ mod transact;
 
 pub(crate) use connection::REQUEST_LIMIT;
 pub use database::Database;
+pub use ddl::Ddl;
 pub(crate) use spanner::{all_columns, read_rows, without_read_timestamp};
 pub(crate) use table::Table;
 pub(crate) use transact::{PAUSE, despite_others, transact};

@@ -69,7 +69,7 @@ fn is_made() -> bool {
 
 /// The statements that make both tables, in GoogleSQL.
 pub fn ddl(part: &str) -> String {
-    statements(part, LockTable::DDL, POINTS).join(";\n\n") + ";"
+    statements(part, LockTable::ddl(spindle::Ddl::GoogleSql), POINTS).join(";\n\n") + ";"
 }
 
 fn statements(part: &str, locks: &str, points: &str) -> [String; 2] {
@@ -129,8 +129,8 @@ impl Place {
     pub async fn make_old_table(&self) -> Result<Option<LockTable>, Failure> {
         let Some(admin) = &self.admin else { return Ok(None) };
         let ddl = match self.is_postgresql().await? {
-            true => LockTable::DDL_POSTGRESQL,
-            false => LockTable::DDL,
+            true => LockTable::ddl(spindle::Ddl::PostgreSql),
+            false => LockTable::ddl(spindle::Ddl::GoogleSql),
         };
         let is_old = |line: &&str| NEW_COLUMNS.iter().all(|column| !line.contains(column));
         let lines: Vec<&str> = ddl.lines().filter(is_old).collect();

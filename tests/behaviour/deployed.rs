@@ -10,7 +10,7 @@ use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::testing::Clock;
-use spindle::{CancellationToken, Database, LockTable};
+use spindle::{CancellationToken, Database, Ddl, LockTable};
 use spindle_emulator::engine::{Code, Value};
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -76,7 +76,10 @@ struct Deployment {
 impl Deployment {
     async fn with_tenants(ids: &[&str]) -> Deployment {
         let emulator = Emulator::start().await.unwrap();
-        emulator.create_database(DATABASE, &format!("{};{TABLES}", LockTable::DDL)).await.unwrap();
+        emulator
+            .create_database(DATABASE, &format!("{};{TABLES}", LockTable::ddl(Ddl::GoogleSql)))
+            .await
+            .unwrap();
         let spanner = Spanner::builder().with_endpoint(emulator.endpoint()).build().await.unwrap();
         let client = spanner.database_client(DATABASE).build().await.unwrap();
         let deployment = Deployment { emulator, client };

@@ -19,9 +19,10 @@ fn the_page_on_a_service_quotes_the_example_that_is_tested_here() {
 }
 
 /// Types whose example is that of the item that makes them.
-const SHOWN_BY: [(&str, &str); 28] = [
+const SHOWN_BY: [(&str, &str); 29] = [
     ("Builder", "pub struct Member"),
     ("Checked", "pub struct LockTable"),
+    ("Ddl", "pub const fn ddl"),
     ("Deposed", "pub fn evict"),
     ("Evict", "pub fn evict"),
     ("FencedTransaction", "pub fn transaction"),

@@ -9,7 +9,7 @@ use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::google_cloud_spanner::{self as client};
-use spindle::{Database, Error, Fence, LockTable};
+use spindle::{Database, Ddl, Error, Fence, LockTable};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::sync::mpsc;
@@ -359,7 +359,7 @@ async fn dml_with_the_fences_predicate_changes_nothing_after_the_term() {
     assert_eq!(delete(fence, "o-2").await, 0);
     assert_eq!(world.orders(), ["o-2"]);
     // A table may be called by a keyword.
-    let ddl = LockTable::DDL.replace("locktable", "`order`");
+    let ddl = LockTable::ddl(Ddl::GoogleSql).replace("locktable", "`order`");
     let database = world.spanner.database(DATABASE).unwrap();
     database.change_schema(&spindle_emulator::sql::parse_ddl(&ddl).unwrap()).unwrap();
     let table = LockTable::new(Database::at(world.spanner.endpoint(), DATABASE), "order");

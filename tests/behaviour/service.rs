@@ -3,7 +3,7 @@ use std::time::Duration;
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::testing::Clock;
-use spindle::{CancellationToken, Database, LockTable, Term};
+use spindle::{CancellationToken, Database, Ddl, LockTable, Term};
 use spindle_emulator::engine::Value;
 use spindle_emulator::{Emulator, Port};
 
@@ -76,7 +76,9 @@ fn invoices(emulator: &Emulator) -> Result<Vec<(i64, i128)>, Failure> {
 #[tokio::test(start_paused = true)]
 async fn a_crashed_replica_is_replaced_within_a_lease() -> Result<(), Failure> {
     let emulator = Emulator::start().await?;
-    emulator.create_database(DATABASE, &format!("{};{INVOICES}", LockTable::DDL)).await?;
+    emulator
+        .create_database(DATABASE, &format!("{};{INVOICES}", LockTable::ddl(Ddl::GoogleSql)))
+        .await?;
     let (clock, stop) = (Clock::runtime(), CancellationToken::new());
     let start = |port: &Port, id: &'static str| {
         tokio::spawn(serve(port.endpoint(), id, clock.clone(), stop.clone()))
@@ -108,7 +110,9 @@ async fn a_crashed_replica_is_replaced_within_a_lease() -> Result<(), Failure> {
 #[tokio::test(start_paused = true)]
 async fn after_an_operators_eviction_somebody_bills_again() -> Result<(), Failure> {
     let emulator = Emulator::start().await?;
-    emulator.create_database(DATABASE, &format!("{};{INVOICES}", LockTable::DDL)).await?;
+    emulator
+        .create_database(DATABASE, &format!("{};{INVOICES}", LockTable::ddl(Ddl::GoogleSql)))
+        .await?;
     let stop = CancellationToken::new();
     let endpoint = emulator.endpoint().to_string();
     let alone = tokio::spawn(serve(endpoint, "replica-1", Clock::runtime(), stop.clone()));

@@ -6,7 +6,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_util::MetricKindMask;
 use spindle::job::{JobOutcome, Slot};
 use spindle::testing::Clock;
-use spindle::{CancellationToken, Database, LockTable, RunHandle, Spindle, Term};
+use spindle::{CancellationToken, Database, Ddl, LockTable, RunHandle, Spindle, Term};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{advance, sleep};
@@ -35,7 +35,7 @@ struct Leading {
 impl Service {
     async fn start(exporter: PrometheusHandle) -> Service {
         let emulator = Emulator::start().await.unwrap();
-        emulator.create_database(DATABASE, LockTable::DDL).await.unwrap();
+        emulator.create_database(DATABASE, LockTable::ddl(Ddl::GoogleSql)).await.unwrap();
         let table = LockTable::new(Database::at(emulator.endpoint(), DATABASE), "locktable");
         Service { emulator, table, exporter, recording: Recording::default() }
     }

@@ -199,13 +199,13 @@ impl Job {
     /// # use spindle_emulator::Emulator;
     /// use std::time::SystemTime;
     /// use spindle::job::{JobOutcome, Skip};
-    /// use spindle::{Database, LockTable};
+    /// use spindle::{Database, Ddl, LockTable};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let database = "projects/p/instances/i/databases/d";
     /// # let emulator = Emulator::start().await?;
-    /// # emulator.create_database(database, LockTable::DDL).await?;
+    /// # emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await?;
     /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
     /// let slot = SystemTime::now();
     /// let ran = table.lock("report").run_once(slot, async |_run| Ok::<_, std::io::Error>(7)).await?;

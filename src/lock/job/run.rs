@@ -74,14 +74,14 @@ impl JobRun {
     /// use std::time::SystemTime;
     /// use spindle::google_cloud_spanner::mutation::Mutation;
     /// use spindle::job::{JobOutcome, JobRun};
-    /// use spindle::{Database, LockTable};
+    /// use spindle::{Database, Ddl, LockTable};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let database = "projects/p/instances/i/databases/d";
     /// # let reports = "CREATE TABLE reports (day STRING(MAX) NOT NULL) PRIMARY KEY (day)";
     /// # let emulator = Emulator::start().await?;
-    /// # emulator.create_database(database, &format!("{}; {reports}", LockTable::DDL)).await?;
+    /// # emulator.create_database(database, &format!("{}; {reports}", LockTable::ddl(Ddl::GoogleSql))).await?;
     /// # let spanner = Spanner::builder().with_endpoint(emulator.endpoint()).build().await?;
     /// # let client = spanner.database_client(database).build().await?;
     /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");

@@ -219,7 +219,7 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::ddl;
+    use crate::store::Ddl;
 
     fn found(name: &str, spanner_type: &str) -> Found {
         Found {
@@ -255,8 +255,8 @@ mod tests {
         );
         let others = include_str!("../../../tests/four_columns.sql");
         for (create, upgrade, is_postgresql) in [
-            (ddl::GOOGLESQL, ddl::GOOGLESQL_UPGRADE, false),
-            (ddl::POSTGRESQL, ddl::POSTGRESQL_UPGRADE, true),
+            (Ddl::GoogleSql.text(), Ddl::GoogleSqlUpgrade.text(), false),
+            (Ddl::PostgreSql.text(), Ddl::PostgreSqlUpgrade.text(), true),
         ] {
             for column in &COLUMNS {
                 let defined = format!("\n  {} {}", column.name, column.ddl(is_postgresql));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 use spindle::fleet::{Member, RwLock, Semaphore, Shard};
-use spindle::{CancellationToken, Database, LockTable, Spindle};
+use spindle::{CancellationToken, Database, Ddl, LockTable, Spindle};
 use spindle_emulator::Emulator;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
@@ -45,7 +45,7 @@ pub async fn demo(demo: &Demo) -> Result<ExitCode> {
         Failure::new(Code::Usage, format!("start a database: {error}"))
             .cure("choose another port with --port, or none")
     })?;
-    let created = emulator.create_database(DATABASE, LockTable::DDL).await;
+    let created = emulator.create_database(DATABASE, LockTable::ddl(Ddl::GoogleSql)).await;
     created.map_err(|error| Failure::new(Code::Missing, error.message()))?;
     let address = emulator.address().to_string();
     to_stdout(

@@ -12,10 +12,10 @@ use crate::place::Place;
 
 pub fn ddl(out: &Output, ddl: &Ddl, table: &str) -> Result<ExitCode> {
     let statements = match (ddl.postgresql, ddl.upgrade) {
-        (false, false) => LockTable::DDL,
-        (false, true) => LockTable::DDL_UPGRADE,
-        (true, false) => LockTable::DDL_POSTGRESQL,
-        (true, true) => LockTable::DDL_UPGRADE_POSTGRESQL,
+        (false, false) => LockTable::ddl(spindle::Ddl::GoogleSql),
+        (false, true) => LockTable::ddl(spindle::Ddl::GoogleSqlUpgrade),
+        (true, false) => LockTable::ddl(spindle::Ddl::PostgreSql),
+        (true, true) => LockTable::ddl(spindle::Ddl::PostgreSqlUpgrade),
     };
     out.text(&statements.replace(" locktable", &format!(" {table}")))?;
     Ok(ExitCode::SUCCESS)

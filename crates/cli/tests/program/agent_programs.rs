@@ -38,7 +38,10 @@ impl Place {
         }
         let emulator = Emulator::start().await.unwrap();
         emulator
-            .create_database(DATABASE, &format!("{};\n{ORDERS}", LockTable::DDL))
+            .create_database(
+                DATABASE,
+                &format!("{};\n{ORDERS}", LockTable::ddl(spindle::Ddl::GoogleSql)),
+            )
             .await
             .unwrap();
         let host = emulator.address().to_string();

@@ -12,7 +12,9 @@ use nix::unistd::Pid;
 use spindle::google_cloud_spanner::client::Spanner;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::health::Failing;
-use spindle::{CancellationToken, Database, FencingToken, LockTable, Spindle, Term, TermChange};
+use spindle::{
+    CancellationToken, Database, Ddl, FencingToken, LockTable, Spindle, Term, TermChange,
+};
 
 use crate::on_socket::{OnSocket, in_a_process, own_path};
 use crate::world::{DATABASE, Running, TIME_LIMIT, World, until};
@@ -267,8 +269,8 @@ async fn a_program_that_the_dead_process_has_started_keeps_its_lease() {
 
 #[tokio::test]
 async fn an_agent_that_comes_late_or_comes_back_is_told_of_all_instances() {
-    let other = LockTable::DDL.replace("locktable", "other");
-    let world = World::with(&format!("{};\n{other}", LockTable::DDL)).await;
+    let other = LockTable::ddl(Ddl::GoogleSql).replace("locktable", "other");
+    let world = World::with(&format!("{};\n{other}", LockTable::ddl(Ddl::GoogleSql))).await;
     let socket = own_path("late");
     let table = LockTable::new(Database::at(world.emulator.endpoint(), DATABASE), "locktable");
     let table = table.release_on_exit(&socket);

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::statement::Statement;
-use spindle::{CancellationToken, LockTable, RunHandle, Spindle, TermChange};
+use spindle::{CancellationToken, Ddl, LockTable, RunHandle, Spindle, TermChange};
 use spindle_emulator::Emulator;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -80,8 +80,9 @@ fn summary(mut times: Vec<f64>) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 #[ignore = "takes minutes: nightly"]
 async fn each_way_to_die_with_an_agent_and_without() {
-    let other = LockTable::DDL.replace("locktable", "other");
-    let world = World::with(&format!("{};\n{other};\n{ORDERS}", LockTable::DDL)).await;
+    let other = LockTable::ddl(Ddl::GoogleSql).replace("locktable", "other");
+    let world =
+        World::with(&format!("{};\n{other};\n{ORDERS}", LockTable::ddl(Ddl::GoogleSql))).await;
     let client = client(&world.emulator).await;
     let chosen = std::env::var("DRILL").unwrap_or_default();
     let mut table = String::new();

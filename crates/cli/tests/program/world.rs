@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use spindle::{CancellationToken, Database, LockTable, RunHandle, Spindle, TermChange};
+use spindle::{CancellationToken, Database, Ddl, LockTable, RunHandle, Spindle, TermChange};
 use spindle_emulator::engine::{Mutation, Timestamp, WriteKind};
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use spindle_protocol::{Nonce, Writer};
@@ -36,7 +36,7 @@ pub struct Held {
 
 impl World {
     pub async fn start() -> World {
-        World::with(LockTable::DDL).await
+        World::with(LockTable::ddl(Ddl::GoogleSql)).await
     }
 
     pub async fn with(ddl: &str) -> World {
