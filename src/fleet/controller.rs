@@ -15,7 +15,7 @@ use super::count_row::{Beginning, CountRow, Written};
 use super::failures::FailureLog;
 use super::member::Member;
 use super::poll::{Polled, ShardRows};
-use super::shard::{Finished, Shard, TaskHandle, Worker};
+use super::shard::{Finished, Outcome, Shard, TaskHandle, Worker};
 use super::shards_view::{ShardEvent, ShardsView};
 use super::tasks::{EndedTask, Tasks};
 use crate::error::{Error, Result};
@@ -137,7 +137,7 @@ impl Controller {
     pub(super) async fn run<F, Fut>(mut self, task: Arc<F>) -> Result<()>
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = ()> + Send + 'static,
+        Fut: Future<Output = Outcome> + Send + 'static,
     {
         if !self.knows_the_count().await? || !self.knows_its_last_term().await? {
             return Ok(());
@@ -208,7 +208,7 @@ impl Controller {
     async fn work<F, Fut>(&mut self, task: &Arc<F>) -> Result<()>
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = ()> + Send + 'static,
+        Fut: Future<Output = Outcome> + Send + 'static,
     {
         let mut next_poll = Instant::now();
         // It may take seconds, in which shards come and go.
@@ -247,7 +247,7 @@ impl Controller {
     async fn act<F, Fut>(&mut self, polled: &Polled, task: &Arc<F>) -> Result<Duration>
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = ()> + Send + 'static,
+        Fut: Future<Output = Outcome> + Send + 'static,
     {
         let (lock, failures) = (self.own.name(), self.failures.end());
         if failures > 0 {
@@ -332,7 +332,7 @@ impl Controller {
     fn take<F, Fut>(&mut self, shard: usize, task: Arc<F>)
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = ()> + Send + 'static,
+        Fut: Future<Output = Outcome> + Send + 'static,
     {
         let lock = self.lock.for_row(self.rows.shard_key(shard));
         let worker = Worker {

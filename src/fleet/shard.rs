@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::count_row::CountRow;
 use super::shards_view::{ShardEvent, ShardsView};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, ReleaseOutcome, Result, TaskError};
 use crate::lock::{self, Ended, Guard, Orders, Spindle, Why};
 use crate::settings::LockBuilder;
 use crate::term::{Term, say};
@@ -137,6 +137,9 @@ impl Drop for Gained {
     }
 }
 
+/// What a shard's task returns in the end.
+pub(super) type Outcome = Result<(), TaskError>;
+
 /// How a shard's work in this member ended.
 #[derive(Debug)]
 pub(super) enum Finished {
@@ -171,7 +174,7 @@ impl Worker {
     pub(super) async fn work<F, Fut>(self, task: Arc<F>) -> Finished
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = ()> + Send + 'static,
+        Fut: Future<Output = Outcome> + Send + 'static,
     {
         let taken = tokio::select! {
             biased;
@@ -203,7 +206,10 @@ impl Worker {
         let began = Instant::now();
         let stop_limit = lock.settings().map(|settings| settings.stop_limit).unwrap_or_default();
         let ended = lock::run(&guard, &orders, stop_limit, work).await;
-        let is_lost = matches!(ended, Ended::Stopped(Why::Lost, _) | Ended::Unstoppable(..));
+        let is_lost = match &ended {
+            Ended::Returned(Err(error)) => is_of_lost_term(&guard, error),
+            ended => matches!(ended, Ended::Stopped(Why::Lost, _) | Ended::Unstoppable(..)),
+        };
         // A loss is told at once, what is given up once it is released.
         let gained = (!is_lost).then_some(gained);
         let finished = self.end(guard, &lock, ended, began.elapsed()).await;
@@ -230,17 +236,28 @@ impl Worker {
     }
 
     /// Ends the term.
-    async fn end(&self, guard: Guard, lock: &Spindle, ended: Ended<()>, ran: Duration) -> Finished {
+    async fn end(
+        &self,
+        guard: Guard,
+        lock: &Spindle,
+        ended: Ended<Outcome>,
+        ran: Duration,
+    ) -> Finished {
         let (name, id, token) = (lock.name(), lock.id(), guard.token());
         match ended {
             Ended::Stopped(Why::Lost, _) => Finished::Gone,
-            Ended::Stopped(..) => self.give_up(guard, lock).await,
+            Ended::Stopped(_, returned) => {
+                lock::say_dropped(&guard, returned);
+                self.give_up(guard, lock).await
+            }
             // It watches the member's own cancellation, of which it is told here a little later.
-            Ended::Returned(()) if self.cancel.is_cancelled() => {
+            Ended::Returned(returned) if self.cancel.is_cancelled() => {
+                lock::say_dropped(&guard, Some(returned));
                 self.handle.leave.cancelled().await;
                 self.give_up(guard, lock).await
             }
-            Ended::Returned(()) => {
+            Ended::Returned(Err(source)) => failed(guard, source, ran).await,
+            Ended::Returned(Ok(())) => {
                 say(|| tracing::info!(lock = name, id, %token, ?ran, "a shard's task returned"));
                 guard.release().await;
                 Finished::Failed(ran)
@@ -274,6 +291,25 @@ impl Worker {
         guard.release_to(next).await;
         Finished::Gone
     }
+}
+
+fn is_of_lost_term(guard: &Guard, error: &TaskError) -> bool {
+    Error::is_of_lost_term(&**error, guard.lock(), guard.token())
+}
+
+/// Gives the shard to others after an error of its task, which is a failure unless it says that the term
+/// is over and it is.
+async fn failed(guard: Guard, source: TaskError, ran: Duration) -> Finished {
+    let (lock, token) = (guard.lock().to_string(), guard.token());
+    let (id, is_lost) = (guard.instance().id().to_string(), is_of_lost_term(&guard, &source));
+    let error = lock::task_failed(&lock, source);
+    // A release that is acknowledged proves that the term was not over.
+    if guard.release().await != ReleaseOutcome::Released && is_lost {
+        say(|| tracing::info!(lock, id, %token, %error, "the task learned that its term is over"));
+        return Finished::Gone;
+    }
+    say(|| tracing::warn!(lock, id, %token, ?ran, %error, "a shard's task failed"));
+    Finished::Failed(ran)
 }
 
 impl fmt::Display for Shard {

@@ -12,7 +12,7 @@ use super::member::Member;
 use super::shard::Shard;
 use super::shards_view::ShardEvents;
 use crate::error::Result;
-use crate::lock::joined;
+use crate::lock::{TaskResult, joined};
 use crate::names::check_part;
 use crate::settings::check_limit;
 use crate::system::runtime;
@@ -199,7 +199,10 @@ impl Shards {
     ///
     /// A task that **returns**, before `cancel` is cancelled, or **panics** gives its shard up. This
     /// member then leaves the shard to others, for a pause that doubles from 1 s to 10 min. A shard
-    /// that its planned owner leaves alone for two polls goes to another member.
+    /// that its planned owner leaves alone for two polls goes to another member. The same holds for a task
+    /// that returns an **error**, which is logged. But an error, or a cause of it, that says that the
+    /// shard's term is over ([`is_fenced`](crate::is_fenced)) is a loss and no failure: there is no
+    /// pause. So a task may use `?` on each fenced write.
     ///
     /// All the tasks of a process share its heartbeats and polls with every other lock of the same
     /// [`LockTable`](crate::LockTable). The member's row in the group is another thing: run
@@ -255,18 +258,34 @@ impl Shards {
     ///
     /// Dropping the future aborts the tasks, without the time to stop that `cancel` gives. The shards
     /// are released once they have ended.
-    pub async fn run<F, Fut>(&self, cancel: CancellationToken, task: F) -> Result<()>
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "who spawns an `async fn` proves of `R` anew that it is `Send`, which fails for errors \
+                  with a lifetime"
+    )]
+    pub fn run<R, F, Fut>(
+        &self,
+        cancel: CancellationToken,
+        task: F,
+    ) -> impl Future<Output = Result<()>> + Send
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = ()> + Send + 'static,
+        Fut: Future<Output = R> + Send + 'static,
+        R: TaskResult,
     {
-        self.check()?;
-        let runtime = runtime(&format!("group `{}`", self.0.member.group()))?;
-        let dropped = CancellationToken::new();
-        let _drop = dropped.clone().drop_guard();
-        let controller = Controller::new(&self.0, cancel, dropped)?;
-        let name = controller.name().to_string();
-        joined(runtime.spawn(controller.run(Arc::new(task))).await, &name)
+        async move {
+            self.check()?;
+            let runtime = runtime(&format!("group `{}`", self.0.member.group()))?;
+            let dropped = CancellationToken::new();
+            let _drop = dropped.clone().drop_guard();
+            let controller = Controller::new(&self.0, cancel, dropped)?;
+            let name = controller.name().to_string();
+            let task = move |shard| {
+                let task = task(shard);
+                async move { task.await.into_result().map(drop) }
+            };
+            joined(runtime.spawn(controller.run(Arc::new(task))).await, &name)
+        }
     }
 
     /// Refuses settings that can't work.

@@ -8,7 +8,7 @@ use spindle_protocol::Succession;
 use spindle_protocol::fleet::Part;
 use tokio::task::{Id, JoinSet};
 
-use super::shard::{Finished, Shard, TaskHandle, Worker};
+use super::shard::{Finished, Outcome, Shard, TaskHandle, Worker};
 
 /// The tasks of one member, by their shards. Dropping this aborts the
 /// workers, and with that releases the shards. It ends none of the tasks that they have started.
@@ -29,7 +29,7 @@ impl Tasks {
     pub(super) fn start<F, Fut>(&mut self, worker: Worker, task: Arc<F>)
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = ()> + Send + 'static,
+        Fut: Future<Output = Outcome> + Send + 'static,
     {
         let (shard, handle) = (worker.number, worker.handle.clone());
         let id = self.set.spawn(worker.work(task)).id();

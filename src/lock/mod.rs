@@ -18,4 +18,5 @@ pub use handle::Spindle;
 pub use job::{Job, JobFailure, JobOutcome, JobRun, Skip, Skipped, Slot, SlotRecord, SlotState};
 pub use lead_options::TaskResult;
 pub use start::RunHandle;
+pub(crate) use supervisor::{say_dropped, task_failed};
 pub(crate) use work::{Ended, Orders, Why, joined, run};

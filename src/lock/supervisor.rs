@@ -177,7 +177,7 @@ async fn last_words<R: TaskResult>(guard: Guard, returned: Option<R>) -> Result<
 }
 
 /// Logs the error of a task whose result nobody gets, unless it says what is known.
-fn say_dropped<R: TaskResult>(guard: &Guard, returned: Option<R>) {
+pub(crate) fn say_dropped<R: TaskResult>(guard: &Guard, returned: Option<R>) {
     let (lock, token) = (guard.lock(), guard.token());
     let Some(Err(error)) = returned.map(R::into_result) else { return };
     if !Error::is_of_lost_term(&*error, lock, token) {
@@ -186,7 +186,7 @@ fn say_dropped<R: TaskResult>(guard: &Guard, returned: Option<R>) {
     }
 }
 
-pub(super) fn task_failed(lock: &str, source: TaskError) -> Error {
+pub(crate) fn task_failed(lock: &str, source: TaskError) -> Error {
     let what = format!("its task failed: {}", with_causes(&*source));
     Error::new(Kind::Task { lock: lock.to_string(), what, source: Some(source) })
 }

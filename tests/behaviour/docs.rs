@@ -42,11 +42,11 @@ const SHOWN_BY: [(&str, &str); 29] = [
     ("ReadGuard", "pub struct RwLock"),
     ("Resign", "pub fn resign(&self)"),
     ("RunHandle", "pub struct Spindle"),
-    ("Shard", "pub async fn run"),
+    ("Shard", "pub fn run"),
     ("ShardCount", "pub async fn resize_shards"),
     ("ShardEvent", "pub fn mine"),
     ("ShardEvents", "pub fn mine"),
-    ("Shards", "pub async fn run"),
+    ("Shards", "pub fn run"),
     ("TermChange", "pub struct TermWatch"),
     ("WriteGuard", "pub struct RwLock"),
 ];

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use spindle::fleet::{Shard, ShardEvent, ShardEvents, Shards};
-use spindle::{CancellationToken, Error, FencingToken, LockTable};
+use spindle::{CancellationToken, Error, FencingToken, LockTable, TaskResult};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -121,18 +121,20 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn run<F, Fut>(shards: Shards, task: F) -> Worker
+    pub fn run<R, F, Fut>(shards: Shards, task: F) -> Worker
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = ()> + Send + 'static,
+        Fut: Future<Output = R> + Send + 'static,
+        R: TaskResult,
     {
         Worker::run_until(CancellationToken::new(), shards, task)
     }
 
-    pub fn run_until<F, Fut>(cancel: CancellationToken, shards: Shards, task: F) -> Worker
+    pub fn run_until<R, F, Fut>(cancel: CancellationToken, shards: Shards, task: F) -> Worker
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = ()> + Send + 'static,
+        Fut: Future<Output = R> + Send + 'static,
+        R: TaskResult,
     {
         let events = shards.events();
         let (running, stop) = (shards.clone(), cancel.clone());

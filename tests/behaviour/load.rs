@@ -127,7 +127,8 @@ async fn members_that_spanner_refuses_ask_no_more_than_the_table_may() {
             let running = member.run(CancellationToken::new());
             let shards = member.shards("work", 20);
             async move {
-                let sharing = shards.run(CancellationToken::new(), |_| std::future::pending());
+                let sharing =
+                    shards.run(CancellationToken::new(), |_| std::future::pending::<()>());
                 drop(tokio::join!(running, sharing));
             }
         };
@@ -152,7 +153,7 @@ async fn counts_of_shards_that_cannot_be_written_are_tried_no_more_than_the_tabl
         let shards = member.shards("work", 20);
         async move {
             let running = member.run(CancellationToken::new());
-            let sharing = shards.run(CancellationToken::new(), |_| std::future::pending());
+            let sharing = shards.run(CancellationToken::new(), |_| std::future::pending::<()>());
             drop(tokio::join!(running, sharing));
         }
     }));

@@ -130,6 +130,55 @@ async fn a_task_that_returns_or_panics_leaves_its_shard_to_others_and_starves_no
     fleet.work.check();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_task_that_returns_an_error_leaves_its_shard_to_others_and_the_log_says_why() {
+    let (log, _guard) = Log::capture();
+    let fleet = Fleet::start(SHARDS).await;
+    let failing = Worker::run(fleet.shards("a"), |shard| async move {
+        if shard.number() == 0 {
+            return Err(std::io::Error::other("out of paper"));
+        }
+        shard.cancelled().await;
+        Ok(())
+    });
+    until("it has failed", || (!log.saying("a shard's task failed").is_empty()).then_some(()))
+        .await;
+    let failed = log.saying("a shard's task failed").remove(0);
+    assert!(failed.says("out of paper") && failed.says("partitions/0"), "{failed:?}");
+    let _other = fleet.join("b");
+    until("the other has it", || fleet.work.shards_of("b").contains(&0).then_some(())).await;
+    failing.leave().await;
+    fleet.work.check();
+}
+
+/// A failure pauses for twice as long each time; this is none.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_learns_by_an_error_that_its_term_is_over_has_its_shard_back_without_a_pause() {
+    let fleet = Fleet::start(1).await;
+    let client = fleet.world.client().await;
+    let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
+    let _worker = Worker::run(fleet.shards("a"), move |shard| {
+        let (client, started) = (client.clone(), started.clone());
+        async move {
+            started.send(Instant::now()).ok();
+            // The write hears of it before the next heartbeat does.
+            while !shard.is_cancelled() {
+                shard.fence().write(&client, []).await?;
+                sleep(LEASE / 100).await;
+            }
+            Ok::<(), spindle::Error>(())
+        }
+    });
+    let table = fleet.world.table();
+    timeout(EVENTUALLY, starts.recv()).await.expect("it is at work").unwrap();
+    for _ in 0..8 {
+        let seized = Instant::now();
+        table.evict("spindle:shard:orders/partitions/0").at_once().await.unwrap().unwrap();
+        let again = timeout(EVENTUALLY, starts.recv()).await.expect("it is back").unwrap();
+        assert!(again - seized < POLL * 3, "{:?}", again - seized);
+    }
+}
+
 /// No answer is no fault of the task: the pauses between the attempts end at 10 s.
 #[tokio::test(start_paused = true)]
 async fn a_shard_that_could_not_be_taken_for_minutes_is_at_work_soon_after_it_can() {
