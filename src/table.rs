@@ -544,6 +544,12 @@ impl LockTable {
         operate::release_exited(&self.0, gone).await
     }
 
+    /// Releases what an instance of this process left to its lease: for the agent, whose client lets go late.
+    #[doc(hidden)]
+    pub async fn release_left(&self, instance: &ExitedInstance) -> AtExit {
+        operate::release_left(&self.0, instance).await
+    }
+
     /// Waits until all instances of this table in this process have ended and have released what
     /// they held: for the end of a process.
     ///

@@ -57,10 +57,22 @@ pub enum AtExit {
 /// The caller knows that these processes are gone. The condition is that of any release: the token and the
 /// writer, as they were read here.
 pub(crate) async fn release_exited(table: &Table, gone: &[ExitedInstance]) -> Vec<AtExit> {
-    join_all(gone.iter().map(|instance| release(table, instance))).await
+    join_all(gone.iter().map(|instance| release(table, instance, Spares::Young))).await
 }
 
-async fn release(table: &Table, instance: &ExitedInstance) -> AtExit {
+/// Releases what an instance left to its lease, for the client behind it, which says that its work has stopped.
+pub(crate) async fn release_left(table: &Table, instance: &ExitedInstance) -> AtExit {
+    release(table, instance, Spares::None).await
+}
+
+/// The terms that are left to their leases all the same.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spares {
+    None,
+    Young,
+}
+
+async fn release(table: &Table, instance: &ExitedInstance, spares: Spares) -> AtExit {
     let lock = instance.lock.as_str();
     if table.check_lock(lock).is_err() {
         // No lock can have that name.
@@ -77,7 +89,7 @@ async fn release(table: &Table, instance: &ExitedInstance) -> AtExit {
         Some(found) => found,
     };
     let token = FencingToken::from_timestamp(term.token);
-    if is_young {
+    if is_young && spares == Spares::Young {
         return AtExit::Lapses(token);
     }
     // The row doesn't tell how often the dead process polled.

@@ -19,9 +19,9 @@ pub use check::Checked;
 #[cfg(feature = "admin")]
 pub(crate) use create::{admin, create, upgrade};
 pub use depose::{Deposed, Evict};
-pub(crate) use exited::release_exited;
 #[doc(hidden)]
 pub use exited::{AtExit, ExitedInstance};
+pub(crate) use exited::{release_exited, release_left};
 #[cfg(all(feature = "__simulation", unix))]
 pub(crate) use history::Walk;
 pub use history::{Cause, History, HistoryEnd, PastTerm};

@@ -111,7 +111,7 @@ const AGENT_HELP: &str = "\
   POST /v1/run-once                  Run a slot of a job, unless it runs or ran elsewhere
   POST /v1/claims/CLAIM/heartbeat    Tell that the client works, and read the deadline
   POST /v1/claims/CLAIM/resign       Give the term up, and contend again
-  DELETE /v1/claims/CLAIM            Let go: the lock is released at once
+  DELETE /v1/claims/CLAIM            Let go, until the lease is over: the lock is released at once
   GET /v1/leader?lock=NAME           Tell who leads
   GET /healthz, /readyz, /metrics    Health, readiness, metrics for Prometheus
 
@@ -120,7 +120,7 @@ least each second, and says once a minute what it waits for. Until then /readyz 
 reason, and so do the requests for locks. It ends at once with 4, 7 or 8, as `spindle --help` lists
 them, for what no wait cures: a missing table, column, database or instance, or a missing permission.
 
-A client that is gone, or silent, may still work: its lock is not released, and its lease runs out.
+A client that is gone, or sends no heartbeat for a lease, may still work: its lock is not released, and its lease runs out.
 docs/agent.md has programs in Go, Java, Node and Python.";
 
 /// Shows who holds what on a Spindle lock table, since when, and why.
@@ -442,6 +442,12 @@ pub struct Agent {
     /// the mode 0666 then, and the kernel tells who connects.
     #[arg(long, value_name = "UID", requires = "socket")]
     pub allow_uid: Vec<u32>,
+    /// With --socket: its mode, in octal; 0600 without --allow-uid, and 0666 with it.
+    #[arg(long, value_name = "MODE", requires = "socket", value_parser = mode)]
+    pub socket_mode: Option<u32>,
+    /// With --socket: its group, by number.
+    #[arg(long, value_name = "GID", requires = "socket")]
+    pub socket_group: Option<u32>,
     /// File of a secret that each request must carry, as `Authorization: Bearer SECRET`.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
@@ -481,6 +487,11 @@ pub struct Demo {
     /// Port of the database; 9010 if it is free, or any other, without it.
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "expected a mode in octal, for example 0660".to_string())
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

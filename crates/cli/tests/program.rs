@@ -17,6 +17,8 @@ mod world;
 mod acts;
 #[path = "program/agent.rs"]
 mod agent;
+#[path = "program/agent_claims.rs"]
+mod agent_claims;
 #[path = "program/agent_exits.rs"]
 mod agent_exits;
 #[path = "program/agent_limits.rs"]

@@ -104,7 +104,7 @@ async fn losses(agent: &Server) {
 }
 
 async fn lead(agent: &Server, names: &[String]) -> Events {
-    agent.stream("/v1/lead", &json!({ "locks": names })).await
+    agent.stream("/v1/lead", &json!({ "locks": names, "heartbeat_timeout": "1h" })).await
 }
 
 async fn counted(spanner: &Emulator) -> f64 {

@@ -4,18 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use nix::unistd::geteuid;
-use subtle::ConstantTimeEq as _;
 
-use super::request::Refusal;
-use crate::failure::{Code, Failure, Result};
+use super::refusal::Refusal;
+use super::token_file::TokenFile;
+use crate::failure::Result;
 use crate::serve::peer::Peer;
-
-/// Shorter ones can be guessed.
-const TOKEN_BYTES_MIN: usize = 16;
 
 /// Here the peer's user stands for the token: the library's processes have none.
 pub const WITNESS: &str = "/v1/witness";
@@ -23,7 +20,7 @@ pub const WITNESS: &str = "/v1/witness";
 /// The token that each request has to carry, if any, and the users that may use a socket.
 #[derive(Clone)]
 pub struct Admission {
-    token: Option<Arc<str>>,
+    token: Option<Arc<TokenFile>>,
     uids: Arc<[u32]>,
 }
 
@@ -31,42 +28,50 @@ impl Admission {
     /// Reads the token from its file. Besides those users, root may use a socket, and who started this program.
     pub fn read(file: Option<&Path>, uids: &[u32]) -> Result<Admission> {
         let uids = [&[0, geteuid().as_raw()], uids].concat().into();
-        let Some(file) = file else { return Ok(Admission { token: None, uids }) };
-        let refused = |why: String| {
-            Failure::new(Code::Usage, format!("--token-file {}: {why}", file.display()))
-                .cure(format!("write a secret of at least {TOKEN_BYTES_MIN} bytes into it"))
-        };
-        let text = std::fs::read_to_string(file).map_err(|error| refused(error.to_string()))?;
-        let token = text.trim();
-        if token.len() < TOKEN_BYTES_MIN {
-            return Err(refused("the token is too short".to_string()));
-        }
-        Ok(Admission { token: Some(token.into()), uids })
+        let token = file.map(TokenFile::read).transpose()?.map(Arc::new);
+        Ok(Admission { token, uids })
     }
 
     fn allows(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.token else { return true };
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
-        // In a time that doesn't tell how many bytes are right.
-        given.as_bytes().ct_eq(token.as_bytes()).into()
+        let (scheme, given) = given.and_then(|value| value.split_once(' ')).unwrap_or_default();
+        scheme.eq_ignore_ascii_case("Bearer") && token.allows(given.trim())
     }
 }
 
 pub async fn admit(State(admission): State<Admission>, request: Request, next: Next) -> Response {
     if request.headers().contains_key(header::ORIGIN) {
-        let text = "pages of a browser are not served here".to_string();
-        return Refusal(StatusCode::FORBIDDEN, text).into_response();
+        return forbidden("pages of a browser are not served here");
     }
     let peer = request.extensions().get::<Peer>();
     if let Some(uid) = peer.map(|peer| peer.uid).filter(|uid| !admission.uids.contains(uid)) {
-        let text = format!("user {uid} may not: start the agent as that user, or with --allow-uid");
-        return Refusal(StatusCode::FORBIDDEN, text).into_response();
+        return forbidden(&format!(
+            "user {uid} may not: start the agent as that user, or with --allow-uid"
+        ));
     }
     let is_known = peer.is_some() && request.uri().path() == WITNESS;
     if !is_known && !admission.allows(request.headers()) {
-        let text = "send the agent's token, as Authorization: Bearer TOKEN".to_string();
-        return Refusal(StatusCode::UNAUTHORIZED, text).into_response();
+        let text = "send the agent's token, as Authorization: Bearer TOKEN";
+        return Refusal::new(StatusCode::UNAUTHORIZED, "unauthorized", text).into_response();
     }
     next.run(request).await
+}
+
+fn forbidden(text: &str) -> Response {
+    Refusal::new(StatusCode::FORBIDDEN, "forbidden", text).into_response()
+}
+
+/// Lets any `Host` be that of a Unix socket, which no page of a browser reaches; and has a foreign one refused in the form of
+/// every refusal.
+pub async fn name_host(mut request: Request, next: Next) -> Response {
+    if request.extensions().get::<Peer>().is_some() {
+        request.headers_mut().insert(header::HOST, HeaderValue::from_static("localhost"));
+    }
+    let response = next.run(request).await;
+    if response.status() != StatusCode::MISDIRECTED_REQUEST {
+        return response;
+    }
+    let text = "this host name is not known here; start with --allow-host NAME to allow it";
+    Refusal::new(StatusCode::MISDIRECTED_REQUEST, "foreign_host", text).into_response()
 }

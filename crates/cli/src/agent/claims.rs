@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::http::StatusCode;
 use axum::response::sse::Event;
 use rand::RngExt as _;
+use spindle::operate::{AtExit, ExitedInstance};
 use spindle::{CancellationToken, LockTable, Spindle, Term};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::event::Ending;
-use super::request::{Refusal, Result};
-use crate::serve::answers;
+use super::event::{self, Ending};
+use super::refusal::{Refusal, Result, bad, is_ending, unavailable};
 
 /// The answer to a client that let go.
 pub type Released = oneshot::Sender<&'static str>;
@@ -24,13 +24,40 @@ pub struct Claim {
     /// None for a job, which can't be resigned.
     instance: Option<Spindle>,
     orders: mpsc::Sender<Released>,
-    /// When the client was heard last.
-    heard: watch::Sender<Instant>,
-    term: Mutex<Option<Term>>,
+    /// When the client was heard last, by any claim of its stream.
+    heard: Heard,
+    term: watch::Sender<Option<Term>>,
     /// True if the client said that the run of its job has failed.
     has_failed: AtomicBool,
     /// The client's stream of events, if it has one.
     events: Option<mpsc::WeakSender<Event>>,
+}
+
+/// When a client was heard last. The claims of one stream share it, so that one heartbeat is enough.
+#[derive(Clone)]
+pub struct Heard(Arc<watch::Sender<Instant>>);
+
+impl Default for Heard {
+    fn default() -> Heard {
+        Heard(Arc::new(watch::Sender::new(Instant::now())))
+    }
+}
+
+/// The parts of a claim that its request decides.
+pub struct Wanted<'a> {
+    pub lock: &'a str,
+    /// None for a job.
+    pub instance: Option<Spindle>,
+    pub events: Option<&'a mpsc::Sender<Event>>,
+    /// The name that the client has chosen, if it has.
+    pub secret: Option<String>,
+    pub heard: &'a Heard,
+}
+
+/// A term that is renewed no more, whose client may still let go of it.
+struct Lapsing {
+    instance: ExitedInstance,
+    until: Instant,
 }
 
 /// A claim as its holder has it: the secret, and the ends of what its client sends.
@@ -75,18 +102,35 @@ pub struct Claims {
 #[derive(Default)]
 struct Inner {
     claims: HashMap<String, Arc<Claim>>,
+    lapsing: HashMap<String, Lapsing>,
     counts: Counts,
 }
 
 impl Claim {
     /// Returns the term that is held now.
     pub fn term(&self) -> Option<Term> {
-        let term = self.term.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let term = self.term.borrow().clone();
         term.filter(|term| term.ended().is_none() && !term.remaining().is_zero())
     }
 
     pub fn set_term(&self, term: Option<Term>) {
-        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = term;
+        self.term.send_replace(term);
+    }
+
+    /// Waits for a term; none if the claim ends without one.
+    pub async fn gains(&self) -> Option<Term> {
+        let mut term = self.term.subscribe();
+        tokio::select! {
+            biased;
+            // The sender is right here.
+            _ = term.wait_for(Option::is_some) => self.term(),
+            () = self.orders.closed() => None,
+        }
+    }
+
+    /// True if its client has no stream, and sends heartbeats alone.
+    pub fn is_acquired(&self) -> bool {
+        self.events.is_none()
     }
 
     pub fn is_alive(&self) -> bool {
@@ -95,7 +139,7 @@ impl Claim {
 
     /// Notes that the client was heard.
     pub fn heard(&self) {
-        self.heard.send_replace(Instant::now());
+        self.heard.0.send_replace(Instant::now());
     }
 
     /// Notes that the run of a job has failed, before it lets go.
@@ -107,20 +151,21 @@ impl Claim {
         self.has_failed.load(Ordering::Acquire)
     }
 
-    /// Lets go, and says what came of it.
-    pub async fn let_go(&self) -> &'static str {
+    /// Lets go, and says what came of it, once the claim is gone; nothing, if it ended otherwise.
+    async fn let_go(&self) -> Option<&'static str> {
         let (released, outcome) = oneshot::channel();
-        if self.orders.send(released).await.is_err() {
-            return "ended_before";
-        }
-        outcome.await.unwrap_or("ended_before")
+        self.orders.send(released).await.ok()?;
+        let outcome = outcome.await.ok();
+        // Its name is free again by then.
+        self.orders.closed().await;
+        outcome
     }
 
     /// Gives up the term, and goes on contending. False if there was none.
     pub async fn resign(&self, to: Option<String>) -> Result<bool> {
         let Some(lock) = &self.instance else {
             let text = format!("lock `{}`: a run can't be resigned, only ended", self.lock);
-            return Err(Refusal(StatusCode::BAD_REQUEST, text));
+            return Err(bad(text));
         };
         let resign = lock.resign();
         Ok(match to {
@@ -128,10 +173,6 @@ impl Claim {
             Some(id) => resign.to(id).await?,
         })
     }
-}
-
-pub fn is_ending() -> Refusal {
-    Refusal(StatusCode::SERVICE_UNAVAILABLE, "the agent is about to end".to_string())
 }
 
 impl Claims {
@@ -147,31 +188,31 @@ impl Claims {
     }
 
     /// Makes a claim, which lasts until its record is dropped.
-    pub fn claim(
-        self: &Arc<Claims>,
-        lock: &str,
-        instance: Option<Spindle>,
-        events: Option<&mpsc::Sender<Event>>,
-    ) -> Result<Claimed> {
-        let secret = format!("{:032x}", rand::rng().random::<u128>());
+    pub fn claim(self: &Arc<Claims>, wanted: Wanted<'_>) -> Result<Claimed> {
+        let Wanted { lock, instance, events, secret, heard } = wanted;
+        let secret = secret.unwrap_or_else(|| format!("{:032x}", rand::rng().random::<u128>()));
         let (orders, ordered) = mpsc::channel(1);
-        let (heard, hears) = watch::channel(Instant::now());
+        let hears = heard.0.subscribe();
         let claim = Arc::new(Claim {
             lock: lock.to_string(),
             instance,
             orders,
-            heard,
-            term: Mutex::default(),
+            heard: heard.clone(),
+            term: watch::Sender::default(),
             has_failed: AtomicBool::new(false),
             events: events.map(mpsc::Sender::downgrade),
         });
         let mut inner = self.inner();
-        let refuse = |text| Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, text));
         if self.ending.is_cancelled() {
             return Err(is_ending());
         }
         if inner.claims.len() >= self.claims_max {
-            return refuse(format!("{} locks are claimed, the most there may be", self.claims_max));
+            let text = format!("{} locks are claimed, the most there may be", self.claims_max);
+            return Err(unavailable("too_many_claims", text));
+        }
+        if inner.claims.contains_key(&secret) {
+            let text = "claim: there is one of this name already";
+            return Err(Refusal::new(StatusCode::CONFLICT, "claim_exists", text));
         }
         inner.claims.insert(secret.clone(), Arc::clone(&claim));
         self.count.send_replace(inner.claims.len());
@@ -181,8 +222,55 @@ impl Claims {
     pub fn find(&self, secret: &str) -> Result<Arc<Claim>> {
         self.inner().claims.get(secret).cloned().ok_or_else(|| {
             let text = "claim: there is none of this name; it was released, or it has lapsed";
-            Refusal(StatusCode::NOT_FOUND, text.to_string())
+            Refusal::new(StatusCode::NOT_FOUND, "no_such_claim", text)
         })
+    }
+
+    /// Lets go for a client, and says what came of it: also of a term that is renewed no more, until its lease is over.
+    pub async fn let_go(&self, secret: &str) -> Result<&'static str> {
+        let found = self.find(secret);
+        if let Ok(claim) = &found
+            && let Some(outcome) = claim.let_go().await
+        {
+            return Ok(outcome);
+        }
+        let lapsing = self.inner().lapsing.remove(secret);
+        let Some(lapsing) = lapsing.filter(|lapsing| lapsing.until > Instant::now()) else {
+            return found.map(|_| "ended_before");
+        };
+        Ok(match self.table.release_left(&lapsing.instance).await {
+            AtExit::Released(_) => {
+                self.counted(|counts| counts.released += 1);
+                "released"
+            }
+            AtExit::Lapses(_) | AtExit::HasNone => "ended_before",
+            AtExit::Unknown(_) => {
+                // The client may ask once more.
+                self.inner().lapsing.insert(secret.to_string(), lapsing);
+                "unacknowledged"
+            }
+        })
+    }
+
+    /// Ends what the client had under this name: who asks for it anew has stopped its work.
+    pub async fn make_room(&self, secret: Option<&str>) {
+        if let Some(secret) = secret {
+            // Usually there is none. A lease that can't be released runs out.
+            let _ = self.let_go(secret).await;
+        }
+    }
+
+    /// Notes a term that is renewed no more, for its client to let go of.
+    pub fn lapses(&self, secret: &str, term: &Term) {
+        let Some(instance) = ExitedInstance::holder_of(term) else { return };
+        let now = Instant::now();
+        let mut inner = self.inner();
+        inner.lapsing.retain(|_, lapsing| lapsing.until > now);
+        if inner.lapsing.len() < self.claims_max {
+            inner
+                .lapsing
+                .insert(secret.to_string(), Lapsing { instance, until: now + term.remaining() });
+        }
     }
 
     pub fn all(&self) -> Vec<Arc<Claim>> {
@@ -219,7 +307,7 @@ impl Claims {
             let events = claim.events.as_ref().and_then(mpsc::WeakSender::upgrade);
             // A client that doesn't read is about to be cut off anyway.
             events.map(|events| {
-                events.try_send(answers::event("ending", &Ending { lock: &claim.lock }))
+                events.try_send(event::event("ending", &Ending { lock: &claim.lock }))
             });
         }
     }

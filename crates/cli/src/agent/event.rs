@@ -1,9 +1,23 @@
 //! The events that an application is told, and the answers of the same form.
 
+use axum::response::sse::Event;
 use serde::Serialize;
 use spindle::{Fence, FencingToken, Term, TermEnd};
 
 use super::deadline::Deadline;
+use crate::serve::answers;
+
+/// An event. Its data has its name, too: readers that drop the other lines lose nothing.
+pub fn event(name: &str, data: &impl Serialize) -> Event {
+    answers::event(name, &Named { event: name, data })
+}
+
+#[derive(Serialize)]
+struct Named<'a, T> {
+    event: &'a str,
+    #[serde(flatten)]
+    data: &'a T,
+}
 
 /// The claim was accepted: the lock is contended for from now on.
 #[derive(Serialize)]

@@ -16,16 +16,15 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::claims::{Claimed, Released};
-use super::event::{Ended, Told, Waiting};
+use super::event::{Ended, Told, Waiting, event};
 use super::exits::Client;
 use super::job_call::{JobCall, Running, Start};
-use crate::serve::answers;
 
 /// Holds, or contends, for one client.
 pub struct Holder {
     claimed: Claimed,
-    /// The longest silence of the client, if it is held to heartbeats.
-    heartbeat_timeout: Option<Duration>,
+    /// The longest silence of the client.
+    heartbeat_timeout: Duration,
     events: Option<mpsc::Sender<Event>>,
     /// True once the client has left too many events unread.
     is_deaf: bool,
@@ -73,7 +72,7 @@ impl Holder {
     /// Holds for a client that is told by `events`, and heard at least each `heartbeat_timeout`.
     pub fn new(
         claimed: Claimed,
-        heartbeat_timeout: Option<Duration>,
+        heartbeat_timeout: Duration,
         events: Option<mpsc::Sender<Event>>,
     ) -> Holder {
         Holder { claimed, heartbeat_timeout, events, is_deaf: false, client: None }
@@ -167,6 +166,8 @@ impl Holder {
         if client.is_none() {
             say_lapses(&term, &over);
         }
+        // Until then nobody can take the lock: the lease counts from a heartbeat that was sent before.
+        claims.lapses(&self.claimed.secret, &term);
         guard.lapse().await;
         let Some(client) = client else {
             claims.counted(|counts| counts.lapsed += 1);
@@ -292,11 +293,8 @@ impl Holder {
             }
         };
         let silent = async {
-            let Some(heartbeat_timeout) = *heartbeat_timeout else {
-                return std::future::pending().await;
-            };
             loop {
-                let due = *heard.borrow_and_update() + heartbeat_timeout;
+                let due = *heard.borrow_and_update() + *heartbeat_timeout;
                 if due <= Instant::now() {
                     return;
                 }
@@ -336,9 +334,9 @@ impl Holder {
         self.tell("ended", &Ended { lock: &lock, reason, detail });
     }
 
-    fn tell(&mut self, event: &str, data: &impl Serialize) {
+    fn tell(&mut self, name: &str, data: &impl Serialize) {
         if let Some(events) = &self.events {
-            self.is_deaf |= events.try_send(answers::event(event, data)).is_err();
+            self.is_deaf |= events.try_send(event(name, data)).is_err();
         }
     }
 }
@@ -355,15 +353,22 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::agent::claims::Claims;
+    use crate::agent::claims::{Claims, Heard, Wanted};
 
     #[tokio::test]
     async fn a_client_that_leaves_too_many_events_unread_is_taken_for_gone() {
         let table = LockTable::new(Database::at("http://127.0.0.1:1", "d"), "locktable");
         let claims = Arc::new(Claims::new(table, 1));
         let (sender, mut unread) = mpsc::channel(2);
-        let claimed = claims.claim("a", None, Some(&sender)).unwrap();
-        let mut holder = Holder::new(claimed, None, Some(sender));
+        let wanted = Wanted {
+            lock: "a",
+            instance: None,
+            events: Some(&sender),
+            secret: None,
+            heard: &Heard::default(),
+        };
+        let claimed = claims.claim(wanted).unwrap();
+        let mut holder = Holder::new(claimed, Duration::from_secs(3600), Some(sender));
         for _ in 0..2 {
             holder.waits("id");
             let ended = timeout(Duration::ZERO, holder.over()).await;

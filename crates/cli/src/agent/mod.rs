@@ -9,12 +9,15 @@ mod exits;
 mod holder;
 mod job_call;
 mod probes;
+mod refusal;
 mod request;
 mod routes;
+mod token_file;
 mod witness;
 
+use std::fs::Permissions;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
@@ -54,13 +57,23 @@ const LIMITS: Limits = Limits {
     // send its next request while this end closes it.
     connection: None,
     keep_alive: false,
+    connections: None,
+    // A client that is stopped has few events left unread by then, and is taken for gone.
+    unsent: Some(8 * 1024),
 };
+
+/// Connections for probes alone: whatever others open, a kubelet is answered.
+const PROBES_MAX: usize = 32;
 
 pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitCode> {
     log::begin();
     let database = database(common)?;
     let admission = Admission::read(agent.token_file.as_deref(), &agent.allow_uid)?;
     let (listener, address) = own_listener(agent).await?;
+    // At least one, however few open files are allowed.
+    let probes_max = agent.probes.map_or(0, |_| PROBES_MAX.min(listener.connections_max() / 2));
+    let connections = listener.connections_max() - probes_max;
+    let limits = Limits { connections: Some(connections), ..LIMITS };
     // This connection comes back by itself after Spanner has lost its session.
     let table = LockTable::new(&database, &common.table);
     let start = Arc::new(Start::new());
@@ -74,7 +87,7 @@ pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitC
         start: Arc::clone(&start),
         probes: Arc::clone(&probes),
         elector: elector.clone(),
-        waiting: Arc::new(Semaphore::new(listener.connections_max() / 4 * 3)),
+        waiting: Arc::new(Semaphore::new(connections / 4 * 3)),
         database: database.as_str().into(),
         table: common.table.as_str().into(),
     };
@@ -83,11 +96,12 @@ pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitC
     let probed = match agent.probes {
         None => None,
         Some(address) => {
-            let listener = listen(address).await?;
+            let listener = listen("--probes", address).await?;
             addresses = format!("Answers probes on http://{}/\n", listener.local_addr()?);
             let (routes, end) = (probes::routes(probes), end.clone());
+            let limits = Limits { connections: Some(probes_max), ..LIMITS };
             Some(tokio::spawn(async move {
-                answer(Listener::Tcp(listener), routes, LIMITS, &end, || ()).await;
+                answer(Listener::Tcp(listener), routes, limits, &end, || ()).await;
             }))
         }
     };
@@ -109,7 +123,7 @@ pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitC
         end.cancel();
         electing
     };
-    let ((), electing) = tokio::join!(answer(listener, routes, LIMITS, &end, || ()), ending);
+    let ((), electing) = tokio::join!(answer(listener, routes, limits, &end, || ()), ending);
     if let Some(probed) = probed {
         probed.await.map_err(|error| Failure::new(Code::No, format!("a task failed: {error}")))?;
     }
@@ -165,24 +179,21 @@ async fn let_go(claims: &Claims, grace: Duration, signals: &mut Signals) {
 /// Listens where only this host can reach it; says where.
 async fn own_listener(agent: &Agent) -> Result<(Listener, String)> {
     if let Some(path) = &agent.socket {
-        return Ok((
-            Listener::Unix(own_socket(path, &agent.allow_uid)?),
-            path.display().to_string(),
-        ));
+        return Ok((Listener::Unix(own_socket(path, agent)?), path.display().to_string()));
     }
     if !agent.listen.ip().is_loopback() {
         let text = format!("--listen {}: other hosts reach it", agent.listen);
         return Err(Failure::new(Code::Usage, text)
             .cure("listen on 127.0.0.1 or a --socket; --probes may listen anywhere"));
     }
-    let listener: TcpListener = listen(agent.listen).await?;
+    let listener: TcpListener = listen("--listen", agent.listen).await?;
     let address = listener.local_addr()?;
     Ok((Listener::Tcp(listener), format!("http://{address}/")))
 }
 
 /// A socket that only this user opens, unless others are allowed: then each request's peer is asked for its user.
 /// One that nobody listens on any more is replaced.
-fn own_socket(path: &Path, allowed: &[u32]) -> Result<UnixListener> {
+fn own_socket(path: &Path, agent: &Agent) -> Result<UnixListener> {
     let refused = |why: String| {
         let text = format!("--socket {}: {why}", path.display());
         Failure::new(Code::Usage, text).cure("name a path in a directory that this user writes to")
@@ -195,11 +206,19 @@ fn own_socket(path: &Path, allowed: &[u32]) -> Result<UnixListener> {
         // There is none, or binding says what is wrong.
         Err(_) => {}
     }
-    let masked = if allowed.is_empty() { 0o177 } else { 0o111 };
-    let before = umask(Mode::from_bits_truncate(masked));
+    // Nobody else comes in before the mode and the group are those that were asked for.
+    let before = umask(Mode::from_bits_truncate(0o177));
     let bound = UnixListener::bind(path);
     umask(before);
-    bound.map_err(|error| refused(error.to_string()))
+    let bound = bound.map_err(|error| refused(error.to_string()))?;
+    if let Some(group) = agent.socket_group {
+        chown(path, None, Some(group))
+            .map_err(|error| refused(format!("--socket-group {group}: {error}")))?;
+    }
+    let mode = agent.socket_mode.unwrap_or(if agent.allow_uid.is_empty() { 0o600 } else { 0o666 });
+    std::fs::set_permissions(path, Permissions::from_mode(mode))
+        .map_err(|error| refused(format!("--socket-mode {mode:04o}: {error}")))?;
+    Ok(bound)
 }
 
 fn is_socket(path: &Path) -> bool {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
@@ -15,9 +14,9 @@ use tokio::time::timeout;
 
 use super::deadline::Reading;
 use super::exits::Client;
+use super::refusal::{Refusal, Result, bad};
 use crate::arguments::slot;
 use crate::jobs::JobChoices;
-use crate::serve::answers::json;
 use crate::serve::peer::Peer;
 
 /// Bytes of a request's body: 100 long names.
@@ -36,14 +35,11 @@ pub const LOCKS_MAX: usize = 100;
 const HEARTBEAT_TIMEOUTS: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(24 * 60 * 60);
 
+/// Characters of a claim's name: 128 bits take 22 of them.
+const CLAIM_LENGTHS: RangeInclusive<usize> = 22..=64;
+
 /// The longest wait of one request.
 pub const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
-
-/// A refusal, with its status.
-#[derive(Debug)]
-pub struct Refusal(pub StatusCode, pub String);
-
-pub type Result<T> = std::result::Result<T, Refusal>;
 
 /// The settings of each request for a lock.
 #[derive(Debug, Deserialize)]
@@ -52,7 +48,9 @@ pub struct Settings {
     pub lease: Option<Duration>,
     id: Option<String>,
     info: Option<String>,
-    /// The longest silence of a client that sends heartbeats.
+    /// The claim's name, if the client chooses it: then it can ask again after a lost answer.
+    claim: Option<String>,
+    /// The longest silence of the client.
     #[serde(default, deserialize_with = "duration_or_none")]
     heartbeat_timeout: Option<Duration>,
     #[serde(default)]
@@ -145,8 +143,24 @@ impl Settings {
         Ok(builder)
     }
 
-    /// Returns the longest silence of a client; by default a lease where it has no connection.
-    pub fn heartbeat_timeout(&self, has_connection: bool) -> Result<Option<Duration>> {
+    /// Returns the name that the client has chosen for its claim. Whoever knows it may let go.
+    pub fn claim(&self) -> Result<Option<&str>> {
+        let is_allowed = |name: &str| {
+            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            CLAIM_LENGTHS.contains(&name.len()) && name.bytes().all(is_part)
+        };
+        match self.claim.as_deref() {
+            Some(name) if !is_allowed(name) => Err(bad(format!(
+                "claim: expected {} to {} letters, digits, `-` or `_`, drawn by chance",
+                CLAIM_LENGTHS.start(),
+                CLAIM_LENGTHS.end()
+            ))),
+            name => Ok(name),
+        }
+    }
+
+    /// Returns the longest silence of a client; a lease by default.
+    pub fn heartbeat_timeout(&self) -> Result<Duration> {
         if self.heartbeat_timeout.is_some_and(|named| !HEARTBEAT_TIMEOUTS.contains(&named)) {
             return Err(bad(format!(
                 "heartbeat_timeout: expected {:?} to {:?}",
@@ -154,7 +168,7 @@ impl Settings {
                 HEARTBEAT_TIMEOUTS.end()
             )));
         }
-        Ok(self.heartbeat_timeout.or((!has_connection).then(|| self.lease())))
+        Ok(self.heartbeat_timeout.unwrap_or_else(|| self.lease()))
     }
 
     /// Returns the client whose exit is to release, if it wants that; or why that can't be had.
@@ -183,17 +197,18 @@ impl Settings {
 /// Reads a body of JSON. A page of another site can't send one: its browser would ask first.
 pub async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Result<T> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    if kind.is_none_or(|kind| kind.split(';').next() != Some("application/json")) {
+    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
+    if !kind.trim().eq_ignore_ascii_case("application/json") {
         let text = "send a body with Content-Type: application/json";
-        return Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, text.to_string()));
+        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", text));
     }
     let Ok(read) = timeout(BODY_LIMIT, to_bytes(body, BODY_BYTES_MAX)).await else {
         let text = format!("body: not here within {BODY_LIMIT:?}");
-        return Err(Refusal(StatusCode::REQUEST_TIMEOUT, text));
+        return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "late_body", text));
     };
     let bytes = read.map_err(|error| {
         let text = format!("body: {error}; at most {BODY_BYTES_MAX} bytes");
-        Refusal(StatusCode::PAYLOAD_TOO_LARGE, text)
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "large_body", text)
     })?;
     serde_json::from_slice(&bytes).map_err(|error| bad(format!("body: {error}")))
 }
@@ -202,28 +217,6 @@ pub async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Resul
 pub fn no_socket(what: &str) -> Refusal {
     let cure = "start the agent with --socket";
     bad(format!("{what}: the kernel tells of a peer's exit on a Unix socket alone; {cure}"))
-}
-
-pub fn bad(text: impl Into<String>) -> Refusal {
-    Refusal(StatusCode::BAD_REQUEST, text.into())
-}
-
-/// The library or Spanner is the reason.
-impl From<spindle::Error> for Refusal {
-    fn from(error: spindle::Error) -> Refusal {
-        let status = match &error {
-            error if error.is_config() => StatusCode::BAD_REQUEST,
-            error if error.is_not_acquired() => StatusCode::CONFLICT,
-            _ => StatusCode::BAD_GATEWAY,
-        };
-        Refusal(status, error.to_string())
-    }
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        json(self.0, &serde_json::json!({ "error": self.1 }))
-    }
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Duration, D::Error> {

@@ -1,5 +1,6 @@
 //! The requests that can be made, under `/v1`; `docs/agent.yaml` describes them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,20 +14,20 @@ use axum::{Extension, Router, middleware};
 use serde_json::{Value, json};
 use spindle::{FencingToken, LockState, Term};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::admission::{Admission, WITNESS, admit};
-use super::claims::{Claims, is_ending};
+use super::admission::{Admission, WITNESS, admit, name_host};
+use super::claims::{Claims, Heard, Wanted};
 use super::deadline::Deadline;
 use super::elector::Elector;
 use super::event::FenceParts;
 use super::holder::Holder;
 use super::job_call::JobCall;
 use super::probes::{self, Probes};
-use super::request::{
-    Acquire, LOCKS_MAX, Lead, Refusal, Resign, Result, RunOnce, WAIT_MAX, bad, read,
-};
+use super::refusal::{Refusal, Result, bad, is_ending, unavailable};
+use super::request::{Acquire, LOCKS_MAX, Lead, Resign, RunOnce, WAIT_MAX, read};
 use super::witness::witness;
 use crate::record::Record;
 use crate::serve::allowed_hosts::{AllowedHosts, check_host};
@@ -36,6 +37,9 @@ use crate::start::Start;
 
 /// Events that wait for a slow client, for each lock. One that is slower is taken for gone.
 const BACKLOG: usize = 64;
+
+/// A request that is repeated waits so long at least for the one before.
+const JOIN_MIN: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 pub struct Shared {
@@ -55,15 +59,31 @@ impl Shared {
     async fn has_started(&self) -> Result<()> {
         match self.start.trouble().await {
             None => Ok(()),
-            Some(trouble) => Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, trouble)),
+            Some(trouble) => Err(unavailable("not_started", trouble)),
         }
+    }
+
+    /// Returns what a request of this name was granted before, whose answer may be lost; nothing, if it holds nothing.
+    async fn acquired_before(&self, secret: &str, asked: &Acquire) -> Result<Option<Response>> {
+        let Ok(claim) = self.claims.find(secret) else { return Ok(None) };
+        if claim.lock != asked.lock || !claim.is_acquired() {
+            return Ok(None);
+        }
+        // The one before may be under way.
+        let Ok(term) = timeout(asked.wait.max(JOIN_MIN), claim.gains()).await else {
+            let text = format!("lock `{}`: held", asked.lock);
+            return Err(Refusal::new(StatusCode::CONFLICT, "held", text));
+        };
+        claim.heard();
+        Ok(term.map(|term| answer(StatusCode::OK, &held(&term, Some(secret)))))
     }
 
     /// Takes a connection that lasts, until the permit is dropped.
     pub fn waits(&self) -> Result<OwnedSemaphorePermit> {
         Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| {
-            let text = "too many requests wait; start with a higher limit of open files";
-            Refusal(StatusCode::SERVICE_UNAVAILABLE, text.to_string())
+            let text =
+                "too many requests wait: as many as the limit of open files leaves, at most 750";
+            unavailable("too_many_requests", text)
         })
     }
 }
@@ -81,14 +101,17 @@ pub fn routes(shared: Shared, allowed: AllowedHosts, admission: Admission) -> Ro
         .route(WITNESS, post(witness))
         .with_state(shared.clone())
         .merge(probes::routes(shared.probes))
-        .fallback(|| async { refuse(StatusCode::NOT_FOUND) })
-        .method_not_allowed_fallback(|| async { refuse(StatusCode::METHOD_NOT_ALLOWED) })
+        .fallback(|| async { refuse(StatusCode::NOT_FOUND, "no_such_path") })
+        .method_not_allowed_fallback(|| async {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "no_such_method")
+        })
         .layer(middleware::from_fn_with_state(admission, admit))
         .layer(middleware::from_fn_with_state(allowed, check_host))
+        .layer(middleware::from_fn(name_host))
 }
 
-fn refuse(status: StatusCode) -> Refusal {
-    Refusal(status, "docs/agent.yaml lists the requests that can be made here".to_string())
+fn refuse(status: StatusCode, code: &'static str) -> Refusal {
+    Refusal::new(status, code, "docs/agent.yaml lists the requests that can be made here")
 }
 
 /// Contends for locks, and tells of each until the client lets go or its connection ends.
@@ -98,22 +121,31 @@ async fn lead(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response> {
-    let mut asked: Lead = read(&headers, body).await?;
+    let asked: Lead = read(&headers, body).await?;
     let count = asked.locks.len();
-    asked.locks.sort();
-    asked.locks.dedup();
-    if asked.locks.len() != count || !(1..=LOCKS_MAX).contains(&count) {
+    let different = asked.locks.iter().collect::<BTreeSet<_>>().len();
+    if different != count || !(1..=LOCKS_MAX).contains(&count) {
         return Err(bad(format!("locks: name 1 to {LOCKS_MAX} of them, each once")));
     }
-    let heartbeat_timeout = asked.settings.heartbeat_timeout(true)?;
+    let heartbeat_timeout = asked.settings.heartbeat_timeout()?;
     let client = asked.settings.client(peer.as_deref())?;
+    let secrets = secrets(asked.settings.claim()?, count);
     shared.has_started().await?;
     let permit = shared.waits()?;
+    for secret in &secrets {
+        shared.claims.make_room(secret.as_deref()).await;
+    }
     let (sender, events) = mpsc::channel(BACKLOG * count);
-    let mut holders = Vec::with_capacity(count);
-    for name in &asked.locks {
+    let (mut holders, heard) = (Vec::with_capacity(count), Heard::default());
+    for (name, secret) in asked.locks.iter().zip(secrets) {
         let lock = asked.settings.builder(&shared.claims.table, name)?.build()?;
-        let claimed = shared.claims.claim(name, Some(lock.clone()), Some(&sender))?;
+        let claimed = shared.claims.claim(Wanted {
+            lock: name,
+            instance: Some(lock.clone()),
+            events: Some(&sender),
+            secret,
+            heard: &heard,
+        })?;
         let holder = Holder::new(claimed, heartbeat_timeout, Some(sender.clone()));
         holders.push((holder.of(client.clone()), lock));
     }
@@ -121,6 +153,14 @@ async fn lead(
         tokio::spawn(holder.contend(lock));
     }
     Ok(stream(events, permit))
+}
+
+/// The names of a stream's claims, if the client has chosen one: it stands for the only one, or begins that of each.
+fn secrets(chosen: Option<&str>, count: usize) -> Vec<Option<String>> {
+    let nth = |n: usize| {
+        chosen.map(|name| if count == 1 { name.to_string() } else { format!("{name}.{n}") })
+    };
+    (1..=count).map(nth).collect()
 }
 
 /// Sends events, for as long as the client reads and any holder may tell one. The permit lasts as long.
@@ -147,10 +187,23 @@ async fn acquire(
     // Its connection lasts as long as the claim, and is the one by which the client's end is known.
     let stream_of = client.is_some().then(|| mpsc::channel(BACKLOG));
     let (sender, events) = stream_of.unzip();
-    let heartbeat_timeout = asked.settings.heartbeat_timeout(sender.is_some())?;
+    let heartbeat_timeout = asked.settings.heartbeat_timeout()?;
+    let secret = asked.settings.claim()?;
     shared.has_started().await?;
     let permit = shared.waits()?;
-    let claimed = shared.claims.claim(&asked.lock, Some(lock.clone()), sender.as_ref())?;
+    if let Some(secret) = secret.filter(|_| sender.is_none())
+        && let Some(held) = shared.acquired_before(secret, &asked).await?
+    {
+        return Ok(held);
+    }
+    shared.claims.make_room(secret).await;
+    let mut claimed = shared.claims.claim(Wanted {
+        lock: &asked.lock,
+        instance: Some(lock.clone()),
+        events: sender.as_ref(),
+        secret: secret.map(str::to_string),
+        heard: &Heard::default(),
+    })?;
     let acquiring = async {
         if asked.wait.is_zero() {
             return lock.try_acquire().await;
@@ -159,11 +212,18 @@ async fn acquire(
     };
     let acquired = tokio::select! {
         () = shared.claims.ending.cancelled() => return Err(is_ending()),
+        Some(released) = claimed.orders.recv() => {
+            // It holds nothing. A client that waits no more needs no answer.
+            let _ = released.send("ended_before");
+            let text = format!("lock `{}`: the client let go", asked.lock);
+            return Err(Refusal::new(StatusCode::CONFLICT, "let_go", text));
+        }
         acquired = acquiring => acquired,
     };
     let Some(guard) = acquired? else {
         let holder = lock.known_leader().and_then(|state| state.holder().map(str::to_string));
-        let body = json!({ "error": format!("lock `{}`: held", asked.lock), "holder": holder });
+        let text = format!("lock `{}`: held", asked.lock);
+        let body = json!({ "error": text, "code": "held", "holder": holder });
         return Ok(answer(StatusCode::CONFLICT, &body));
     };
     let term = Term::clone(&guard);
@@ -194,8 +254,14 @@ async fn run_once(
     shared.has_started().await?;
     let permit = shared.waits()?;
     let (sender, events) = mpsc::channel(BACKLOG);
-    let heartbeat_timeout = asked.settings.heartbeat_timeout(true)?;
-    let claimed = shared.claims.claim(&asked.lock, None, Some(&sender))?;
+    let heartbeat_timeout = asked.settings.heartbeat_timeout()?;
+    let claimed = shared.claims.claim(Wanted {
+        lock: &asked.lock,
+        instance: None,
+        events: Some(&sender),
+        secret: asked.settings.claim()?.map(str::to_string),
+        heard: &Heard::default(),
+    })?;
     let holder = Holder::new(claimed, heartbeat_timeout, Some(sender.clone()));
     let call = JobCall::begin(job, slot).await?;
     tokio::spawn(holder.run_once(call, id));
@@ -205,13 +271,13 @@ async fn run_once(
 async fn heartbeat(State(shared): State<Shared>, Path(secret): Path<String>) -> Result<Response> {
     let claim = shared.claims.find(&secret)?;
     claim.heard();
-    Ok(answer(
-        StatusCode::OK,
-        &match claim.term() {
-            Some(term) => held(&term, None),
-            None => json!({ "lock": claim.lock, "token": null }),
-        },
-    ))
+    let mut told = match claim.term() {
+        Some(term) => held(&term, None),
+        None => json!({ "lock": claim.lock, "token": null }),
+    };
+    // For clients that read no events.
+    told["ending"] = shared.claims.ending.is_cancelled().into();
+    Ok(answer(StatusCode::OK, &told))
 }
 
 async fn release(
@@ -219,15 +285,16 @@ async fn release(
     Path(secret): Path<String>,
     Query(asked): Query<Vec<(String, String)>>,
 ) -> Result<Response> {
-    let claim = shared.claims.find(&secret)?;
+    let claim = shared.claims.find(&secret);
     for (key, outcome) in &asked {
-        match (&**key, &**outcome) {
-            ("outcome", "done") => {}
-            ("outcome", "failed") => claim.fails(),
+        match (&**key, &**outcome, &claim) {
+            ("outcome", "failed", Ok(claim)) => claim.fails(),
+            ("outcome", "done" | "failed", _) => {}
             _ => return Err(bad("outcome: write `done` or `failed`, of the run of a job")),
         }
     }
-    let outcome = claim.let_go().await;
+    drop(claim);
+    let outcome = shared.claims.let_go(&secret).await?;
     Ok(answer(StatusCode::OK, &json!({ "outcome": outcome })))
 }
 
@@ -256,8 +323,8 @@ async fn leader(
 /// Answers as the former leader-elector sidecar did.
 async fn leader_of_elector(State(shared): State<Shared>) -> Result<Response> {
     let Some(elector) = &shared.elector else {
-        let text = "start with --elector NAME to have its leader told here".to_string();
-        return Err(Refusal(StatusCode::NOT_FOUND, text));
+        let text = "start with --elector NAME to have its leader told here";
+        return Err(Refusal::new(StatusCode::NOT_FOUND, "no_elector", text));
     };
     Ok(answer(StatusCode::OK, &json!({ "name": elector.leader() })))
 }

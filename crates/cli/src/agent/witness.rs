@@ -20,9 +20,10 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::StreamExt as _;
 
-use super::claims::{Claims, is_ending};
+use super::claims::Claims;
 use super::exits;
-use super::request::{BODY_LIMIT, Refusal, Result, bad, no_socket};
+use super::refusal::{Result, bad, is_ending};
+use super::request::{BODY_LIMIT, no_socket};
 use super::routes::{Shared, stream};
 use crate::serve::peer::{Exit, Peer};
 
@@ -128,7 +129,7 @@ impl Witnessed {
             match line {
                 Ok(line) => match parse(&line) {
                     Ok(line) => self.note(&line),
-                    Err(Refusal(_, why)) => break End::Malformed(why),
+                    Err(refusal) => break End::Malformed(refusal.text()),
                 },
                 Err(end) => break end,
             }

@@ -1,15 +1,23 @@
 //! The connections that are served at the same time, and what each of them may cost.
 
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
+use std::os::fd::AsFd;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::http::Request;
+use axum::response::Response;
 use axum::{Extension, Router};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::socket::{setsockopt, sockopt::SndBuf};
 use spindle::CancellationToken;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -39,6 +47,17 @@ pub struct Limits {
     pub connection: Option<Duration>,
     /// False ends it after one request.
     pub keep_alive: bool,
+    /// The most at a time, where that is not as many as there are files for.
+    pub connections: Option<usize>,
+    /// Bytes that the kernel keeps for a client that doesn't read, where that is not for the kernel to say.
+    pub unsent: Option<usize>,
+}
+
+impl Limits {
+    fn bound(&self, stream: &impl AsFd) -> io::Result<()> {
+        self.unsent.map_or(Ok(()), |bytes| setsockopt(stream, SndBuf, &bytes))?;
+        Ok(())
+    }
 }
 
 pub enum Listener {
@@ -55,16 +74,18 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 type Accepted = (Box<dyn Connection>, Option<Peer>);
 
 impl Listener {
-    async fn accept(&self) -> io::Result<Accepted> {
+    async fn accept(&self, limits: Limits) -> io::Result<Accepted> {
         Ok(match self {
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
                 // An event is small, and must not wait for the next.
                 stream.set_nodelay(true)?;
+                limits.bound(&stream)?;
                 (Box::new(stream), None)
             }
             Listener::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
+                limits.bound(&stream)?;
                 let peer = Peer::of(&stream)?;
                 (Box::new(stream), Some(peer))
             }
@@ -99,16 +120,18 @@ pub async fn answer(
         .header_read_timeout(REQUEST_LIMIT)
         .max_buf_size(REQUEST_BYTES_MAX)
         .keep_alive(limits.keep_alive);
-    let count = listener.connections_max();
-    let free = Arc::new(Semaphore::new(count));
+    let count = limits.connections.unwrap_or_else(|| listener.connections_max());
+    let (free, idle) = (Arc::new(Semaphore::new(count)), Idle::default());
     while let Some(((stream, peer), permit)) =
-        end.run_until_cancelled(next(&listener, &free)).await.flatten()
+        end.run_until_cancelled(next(&listener, limits, &free, &idle)).await.flatten()
     {
         let routes = match peer {
             Some(peer) => routes.clone().layer(Extension(peer)),
             None => routes.clone(),
         };
-        let service = TowerToHyperService::new(routes);
+        let waiting = idle.begin();
+        let cut = waiting.cut.clone();
+        let service = Served { routes: TowerToHyperService::new(routes), waiting };
         let connection = http.serve_connection(TokioIo::new(stream), service);
         let end = end.clone();
         tokio::spawn(async move {
@@ -117,6 +140,7 @@ pub async fn answer(
             tokio::select! {
                 _ended = &mut connection => {}
                 () = too_old(limits) => {}
+                () = cut.cancelled() => {}
                 () = end.cancelled() => {
                     connection.as_mut().graceful_shutdown();
                     let _ended = timeout(END_LIMIT, connection).await;
@@ -139,17 +163,92 @@ async fn too_old(limits: Limits) {
     }
 }
 
-/// The next connection, once there is room for one more; the others wait in the system's queue.
+/// The next connection, once there is room for it: those whose request has not come make some. The others wait in the
+/// system's queue.
 async fn next(
     listener: &Listener,
+    limits: Limits,
     free: &Arc<Semaphore>,
+    idle: &Idle,
 ) -> Option<(Accepted, OwnedSemaphorePermit)> {
-    let permit = Arc::clone(free).acquire_owned().await.ok()?;
-    loop {
-        match listener.accept().await {
-            Ok(stream) => return Some((stream, permit)),
+    let accepted = loop {
+        match listener.accept(limits).await {
+            Ok(accepted) => break accepted,
             // The client is gone already, or there are no files: some connections will end.
             Err(_) => sleep(PAUSE).await,
         }
+    };
+    if free.available_permits() == 0 {
+        idle.cut_oldest();
+    }
+    let permit = Arc::clone(free).acquire_owned().await.ok()?;
+    Some((accepted, permit))
+}
+
+/// The connections whose request has not come yet.
+#[derive(Clone, Default)]
+struct Idle(Arc<Mutex<Waiters>>);
+
+#[derive(Default)]
+struct Waiters {
+    begun: u64,
+    /// From the oldest to the newest.
+    cuts: BTreeMap<u64, CancellationToken>,
+}
+
+impl Idle {
+    fn begin(&self) -> Waiting {
+        let cut = CancellationToken::new();
+        let mut waiters = self.waiters();
+        waiters.begun += 1;
+        let number = waiters.begun;
+        waiters.cuts.insert(number, cut.clone());
+        Waiting { idle: self.clone(), number, cut }
+    }
+
+    fn cut_oldest(&self) {
+        if let Some((_, cut)) = self.waiters().cuts.pop_first() {
+            cut.cancel();
+        }
+    }
+
+    fn waiters(&self) -> MutexGuard<'_, Waiters> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection whose request has not come, until it has or the connection has ended.
+struct Waiting {
+    idle: Idle,
+    number: u64,
+    cut: CancellationToken,
+}
+
+impl Waiting {
+    fn ends(&self) {
+        self.idle.waiters().cuts.remove(&self.number);
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.ends();
+    }
+}
+
+/// The routes for one connection.
+struct Served {
+    routes: TowerToHyperService<Router>,
+    waiting: Waiting,
+}
+
+impl Service<Request<Incoming>> for Served {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.waiting.ends();
+        self.routes.call(request)
     }
 }

@@ -32,11 +32,13 @@ const LIMITS: Limits = Limits {
     // A page that listens comes back by itself.
     connection: Some(Duration::from_secs(60 * 60)),
     keep_alive: true,
+    connections: None,
+    unsent: None,
 };
 
 pub async fn serve(common: &Common, out: &Output, serve: &Serve) -> Result<ExitCode> {
     let database = database(common)?;
-    let listener = listen(serve.listen).await?;
+    let listener = listen("--listen", serve.listen).await?;
     let address = listener.local_addr()?;
     let (mut signals, end) = (Signals::listen()?, CancellationToken::new());
     let told = end.clone();
@@ -84,9 +86,10 @@ pub async fn serve(common: &Common, out: &Output, serve: &Serve) -> Result<ExitC
     started.map(|_| ExitCode::SUCCESS)
 }
 
-pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
+/// Listens at the address that this option names.
+pub async fn listen(option: &str, address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| {
-        Failure::new(Code::Usage, format!("--listen {address}: {error}"))
+        Failure::new(Code::Usage, format!("{option} {address}: {error}"))
             .cure("choose another address or port; port 0 takes any that is free")
     })
 }

@@ -26,7 +26,8 @@ pub async fn agent(world: &World, arguments: &[&str]) -> Server {
 }
 
 pub async fn lead(agent: &Server, lock: &str, lease: Duration) -> Events {
-    let body = json!({ "locks": [lock], "lease": format!("{}ms", lease.as_millis()) });
+    let lease = format!("{}ms", lease.as_millis());
+    let body = json!({ "locks": [lock], "lease": lease, "heartbeat_timeout": "1h" });
     agent.stream("/v1/lead", &body).await
 }
 
@@ -171,12 +172,13 @@ async fn the_lease_of_a_client_that_falls_silent_runs_out() {
 }
 
 #[tokio::test]
-async fn a_stream_may_be_held_to_heartbeats_too() {
+async fn a_stream_without_heartbeats_ends_after_a_lease() {
     let world = World::start().await;
     let agent = agent(&world, &[]).await;
-    let body = json!({ "locks": ["a"], "lease": "20s", "heartbeat_timeout": "5s" });
+    let body = json!({ "locks": ["a"], "lease": "20s" });
     let mut events = agent.stream("/v1/lead", &body).await;
     let held = gained(&mut events).await;
+    assert_eq!(held["event"], "gained", "for readers of the data alone");
     let ended = events.named("ended").await;
     assert_eq!(ended["reason"], "silent", "a stopped process keeps its connection");
     lapses(&world, &agent, &held).await;
@@ -330,7 +332,7 @@ async fn a_client_that_is_gone_in_its_run_leaves_the_slot_to_another_once_its_le
     let world = World::start().await;
     let agent = agent(&world, &[]).await;
     let slot = world.table.inspect("nightly").await.unwrap().read_at.to_rfc3339();
-    let body = json!({ "lock": "nightly", "slot": slot, "retry_pause": "1ms", "lease": "2s" });
+    let body = json!({ "lock": "nightly", "slot": slot, "retry_pause": "1ms", "lease": "2s", "heartbeat_timeout": "1h" });
     let mut first = agent.stream("/v1/run-once", &body).await;
     let begun = gained(&mut first).await;
     let renewed = first.named("renewed").await;

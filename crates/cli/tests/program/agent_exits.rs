@@ -37,7 +37,9 @@ impl Client {
     /// One that leads through the agent.
     fn leads(agent: &OnSocket, lock: &str, lease: Duration) -> Client {
         let lease = format!("{}s", lease.as_secs());
-        let settings = json!({ "locks": [lock], "lease": lease, "on_exit": "release", "pid": 7 });
+        let settings = json!({
+            "locks": [lock], "lease": lease, "heartbeat_timeout": "1h", "on_exit": "release", "pid": 7,
+        });
         Client::start(agent, &request("/v1/lead", &settings))
     }
 

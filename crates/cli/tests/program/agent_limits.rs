@@ -18,7 +18,7 @@ use crate::world::{TIME_LIMIT, World, under, until};
 async fn hostile_requests_are_refused_and_the_others_served() {
     let world = World::start().await;
     let secret = std::env::temp_dir().join(format!("spindle-token-{}", std::process::id()));
-    std::fs::write(&secret, "not to be guessed\n").unwrap();
+    own_file(&secret, "not to be guessed\n");
     let agent = agent(&world, &["--token-file", secret.to_str().unwrap()]).await;
     std::fs::remove_file(&secret).unwrap();
     let host = agent.address;
@@ -38,6 +38,11 @@ async fn hostile_requests_are_refused_and_the_others_served() {
         (421, format!("Host: evil.example\r\n{bearer}\r\n{kind}"), body),
         (403, format!("{good}\r\nOrigin: http://evil.example"), body),
         (401, format!("Host: {host}\r\n{kind}"), body),
+        (
+            409,
+            good.replace("Bearer", "bearer").replace("application/json", "Application/JSON"),
+            body,
+        ),
         (401, format!("Host: {host}\r\n{kind}\r\nAuthorization: Bearer not to be guesses"), body),
         (415, format!("Host: {host}\r\n{bearer}\r\nContent-Type: text/plain"), body),
         (400, good.clone(), "{"),
@@ -55,7 +60,9 @@ async fn hostile_requests_are_refused_and_the_others_served() {
     ] {
         let answer = ask(&format!("{head}\r\n{}", length(body)), body).await;
         assert_eq!(answer.status, status, "{head} {body:.80}: {answer:?}");
-        assert!(answer.body.contains("error") || [200, 421].contains(&status), "{answer:?}");
+        let is_refused = answer.body.contains("\"error\"") && answer.body.contains("\"code\"");
+        assert!(is_refused || status == 200, "{answer:?}");
+        assert_eq!(status == 401, answer.head.contains("www-authenticate: bearer"), "{answer:?}");
     }
     for (status, method, path) in [(404, "POST", "/v2/lead"), (405, "GET", "/v1/lead")] {
         let request = format!("{method} {path} HTTP/1.0\r\n{good}\r\n\r\n");
@@ -80,6 +87,85 @@ async fn hostile_requests_are_refused_and_the_others_served() {
     assert!(closed.is_err() || rest.is_empty() || rest.starts_with(b"HTTP/1.1 408"), "{rest:?}");
 }
 
+/// A file that its owner alone reads.
+fn own_file(path: &std::path::Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[tokio::test]
+async fn a_secret_that_is_written_anew_is_taken_without_a_restart_and_one_for_everybody_is_refused()
+{
+    let world = World::start().await;
+    let secret = std::env::temp_dir().join(format!("spindle-rotated-{}", std::process::id()));
+    own_file(&secret, "the first secret of all");
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o604)).unwrap();
+    let name = secret.to_str().unwrap();
+    world
+        .run(&["agent", "--listen", "127.0.0.1:0", "--token-file", name])
+        .await
+        .ends(2)
+        .complains("0604");
+    own_file(&secret, "the first secret of all");
+    let agent = agent(&world, &["--token-file", name]).await;
+    let status = async |token: &str| {
+        let head = format!("Host: {}\r\nAuthorization: Bearer {token}", agent.address);
+        agent.answer(&format!("GET /readyz HTTP/1.0\r\n{head}\r\n\r\n")).await.status
+    };
+    assert_eq!(status("the first secret of all").await, 200);
+    own_file(&secret, "another one, and longer");
+    assert_eq!(status("the first secret of all").await, 401);
+    assert_eq!(status("another one, and longer").await, 200);
+    std::fs::remove_file(&secret).unwrap();
+    assert_eq!(status("another one, and longer").await, 200, "while there is no other");
+}
+
+/// As many connections as this machine lets one process open, each with so much of a request.
+async fn half_open(address: std::net::SocketAddr, count: usize) -> Vec<TcpStream> {
+    let mut opened = Vec::new();
+    for _ in 0..count {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let _ = stream.write_all(b"GET /healthz HTT").await;
+        opened.push(stream);
+    }
+    opened
+}
+
+#[tokio::test]
+async fn connections_without_a_request_make_room_for_those_that_have_one() {
+    let world = World::start().await;
+    let limited = ["-c", "ulimit -n 120; exec \"$@\"", "sh"];
+    let mut program = world.program(&["agent", "--listen", "127.0.0.1:0"]);
+    program.args(["--probes", "127.0.0.1:0"]);
+    let mut command = under("sh", &limited, program);
+    command.stderr(std::process::Stdio::inherit());
+    let mut probes = Server::listening(command).await;
+    let line = probes.running.line().await;
+    let address = line.split_once("http://").unwrap().1.split_once('/').unwrap().0;
+    let address: std::net::SocketAddr = address.parse().unwrap();
+    let body = json!({ "lock": "a", "lease": "60s" }).to_string();
+    let ask = async |path: &str, body: &str| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head =
+            format!("POST {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json");
+        let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let held = ask("/v1/acquire", &body).await;
+    let held: Value = serde_json::from_str(held.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let began = tokio::time::Instant::now();
+    let idle = half_open(address, 300).await;
+    let answer = ask(&format!("{}/heartbeat", claim(&held)), "{}").await;
+    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+    let foreign = half_open(probes.address, 300).await;
+    assert_eq!(probes.get("/healthz").await.body, "ok\n");
+    assert!(began.elapsed().as_secs() < 4, "before any of them is late: {:?}", began.elapsed());
+    drop((idle, foreign));
+}
+
 #[tokio::test]
 async fn no_more_locks_are_claimed_than_are_allowed() {
     let world = World::start().await;
@@ -102,8 +188,11 @@ async fn a_socket_is_for_its_owner_alone() {
     until("it listens", async || UnixStream::connect(&path).await.is_ok()).await;
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+    let shared = OnSocket::at(&world, own_path("grouped"), &["--socket-mode", "0660"]).await;
+    let mode = std::fs::metadata(&shared.socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
     let mut stream = UnixStream::connect(&path).await.unwrap();
-    stream.write_all(b"GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n").await.unwrap();
+    stream.write_all(b"GET /readyz HTTP/1.0\r\nHost: unix\r\n\r\n").await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.0 200") && answer.ends_with("ok\n"), "{answer}");
@@ -208,7 +297,8 @@ async fn a_stream_that_waits_for_long_is_not_silent() {
     let world = World::start().await;
     let _held = world.hold("a", "somebody", LONG).await;
     let agent = agent(&world, &[]).await;
-    let (host, body) = (agent.address, json!({ "locks": ["a"] }).to_string());
+    let (host, body) =
+        (agent.address, json!({ "locks": ["a"], "heartbeat_timeout": "1h" }).to_string());
     let mut stream = TcpStream::connect(host).await.unwrap();
     let head = format!("POST /v1/lead HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json");
     let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());

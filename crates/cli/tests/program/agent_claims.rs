@@ -1,0 +1,143 @@
+//! `spindle agent` and claims that a client names: it asks again, lets go late, and hears the same.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::agent::{LONG, agent, claim, gained, lead, token};
+use crate::http::Events;
+use crate::world::{World, until};
+
+const NAME: &str = "0123456789abcdefABCDEF-_";
+
+#[tokio::test]
+async fn a_request_whose_answer_was_lost_is_granted_the_same_term_again() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let body = json!({ "lock": "a", "lease": "60s", "claim": NAME });
+    let (status, first) = agent.send("POST", "/v1/acquire", &body).await;
+    assert_eq!((status, &first["claim"]), (200, &json!(NAME)), "{first}");
+    let (status, again) = agent.send("POST", "/v1/acquire", &body).await;
+    assert_eq!((status, &again["token"]), (200, &first["token"]), "{again}");
+    let other = json!({ "lock": "a", "lease": "60s" });
+    let (status, refused) = agent.send("POST", "/v1/acquire", &other).await;
+    assert_eq!((status, &refused["code"]), (409, &json!("held")), "{refused}");
+    let (status, _) = agent.send("DELETE", &claim(&first), &Value::Null).await;
+    assert_eq!(status, 200);
+    assert!(!world.is_held("a").await);
+    let (status, next) = agent.send("POST", "/v1/acquire", &body).await;
+    assert!(status == 200 && token(&next) > token(&first), "its name is free again: {next}");
+}
+
+#[tokio::test]
+async fn two_requests_of_one_name_at_a_time_are_one_claim() {
+    let world = World::start().await;
+    let held = world.hold("a", "somebody", LONG).await;
+    let agent = agent(&world, &[]).await;
+    let body = json!({ "lock": "a", "lease": "60s", "wait": "60s", "claim": NAME });
+    let ask = || agent.send("POST", "/v1/acquire", &body);
+    let frees = async {
+        until("one waits", async || agent.get("/metrics").await.body.contains("_claims 1")).await;
+        held.release().await;
+    };
+    let (one, other, ()) = tokio::join!(ask(), ask(), frees);
+    assert_eq!((one.0, other.0), (200, 200), "{one:?} {other:?}");
+    assert_eq!(one.1["token"], other.1["token"]);
+}
+
+#[tokio::test]
+async fn a_client_that_waits_lets_go_by_the_name_that_it_chose() {
+    let world = World::start().await;
+    let _held = world.hold("a", "somebody", LONG).await;
+    let agent = agent(&world, &[]).await;
+    let body = json!({ "lock": "a", "wait": "1h", "claim": NAME });
+    let lets_go = async {
+        let path = format!("/v1/claims/{NAME}");
+        until("it waits", async || agent.get("/metrics").await.body.contains("_claims 1")).await;
+        agent.send("DELETE", &path, &Value::Null).await
+    };
+    let (asked, answer) = tokio::join!(agent.send("POST", "/v1/acquire", &body), lets_go);
+    assert_eq!((asked.0, &asked.1["code"]), (409, &json!("let_go")), "{asked:?}");
+    assert_eq!(answer, (200, json!({ "outcome": "ended_before" })));
+}
+
+/// The begin of the term of `b`, once that of `a` has begun, too.
+async fn gained_b(events: &mut Events) -> Value {
+    let (one, other) = (gained(events).await, gained(events).await);
+    if one["lock"] == "b" { one } else { other }
+}
+
+#[tokio::test]
+async fn a_stream_of_a_name_takes_the_place_of_the_one_before() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let body = json!({ "locks": ["b", "a"], "lease": "60s", "claim": NAME });
+    let began = Instant::now();
+    let mut first = agent.stream("/v1/lead", &body).await;
+    let held = gained_b(&mut first).await;
+    assert_eq!(held["claim"], format!("{NAME}.1"), "the first that was named");
+    // The agent knows nothing of its end.
+    let mut second = agent.stream("/v1/lead", &body).await;
+    let next = gained_b(&mut second).await;
+    assert!(token(&next) > token(&held), "{next}");
+    drop(second);
+    until("it is noticed", async || agent.get("/metrics").await.body.contains("lapsed_total 2"))
+        .await;
+    let mut third = agent.stream("/v1/lead", &body).await;
+    let last = gained_b(&mut third).await;
+    assert!(token(&last) > token(&next) && began.elapsed() < LONG / 2, "{last}");
+}
+
+#[tokio::test]
+async fn a_client_whose_connection_has_ended_can_still_let_go() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let mut events = lead(&agent, "a", LONG).await;
+    let held = gained(&mut events).await;
+    drop(events);
+    until("it is noticed", async || agent.get("/metrics").await.body.contains("lapsed_total 1"))
+        .await;
+    assert!(world.is_held("a").await);
+    let answer = agent.send("DELETE", &claim(&held), &Value::Null).await;
+    assert_eq!(answer, (200, json!({ "outcome": "released" })));
+    assert!(!world.is_held("a").await);
+    let (status, gone) = agent.send("DELETE", &claim(&held), &Value::Null).await;
+    assert_eq!((status, &gone["code"]), (404, &json!("no_such_claim")));
+}
+
+#[tokio::test]
+async fn one_heartbeat_is_enough_for_all_locks_of_a_stream() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let body = json!({ "locks": ["a", "b"], "lease": "60s", "heartbeat_timeout": "4s" });
+    let mut events = agent.stream("/v1/lead", &body).await;
+    let held = gained(&mut events).await;
+    let heartbeat = format!("{}/heartbeat", claim(&held));
+    let began = Instant::now();
+    while began.elapsed().as_secs() < 6 {
+        assert_eq!(agent.send("POST", &heartbeat, &json!({})).await.0, 200);
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    }
+    assert!(agent.get("/metrics").await.body.contains("spindle_agent_claims 2"));
+    let (one, other) = (events.named("ended").await, events.named("ended").await);
+    assert_eq!((&one["reason"], &other["reason"]), (&json!("silent"), &json!("silent")));
+}
+
+#[tokio::test]
+async fn a_client_without_a_stream_hears_from_its_heartbeats_that_the_agent_ends() {
+    let world = World::start().await;
+    let agent = agent(&world, &["--grace", "20s"]).await;
+    let body = json!({ "lock": "a", "lease": "60s", "claim": NAME });
+    assert_eq!(agent.send("POST", "/v1/acquire", &body).await.0, 200);
+    let heartbeat = format!("/v1/claims/{NAME}/heartbeat");
+    let told = agent.send("POST", &heartbeat, &json!({})).await;
+    assert_eq!(told.1["ending"], false, "{told:?}");
+    agent.running.signal(Signal::SIGTERM);
+    until("it is told", async || {
+        agent.send("POST", &heartbeat, &json!({})).await.1["ending"] == true
+    })
+    .await;
+    let path = format!("/v1/claims/{NAME}");
+    assert_eq!(agent.send("DELETE", &path, &Value::Null).await.0, 200);
+    agent.running.end().await.ends(0);
+}
