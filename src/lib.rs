@@ -130,7 +130,8 @@
 //! - `testing.md`: a service with two replicas on virtual time;
 //! - `operating.md`: log, metrics, alerts, bad days;
 //! - `moving.md`: from other implementations;
-//! - `design.md` and `safety.md`: how it works, and why to believe it.
+//! - `design.md` and `safety.md`: how it works, and why to believe it;
+//! - `batching.md`, `fleets.md`, `jobs.md`, `modules.md`: how the rest works, and where it is.
 //!
 //! # What to rely on
 //!

@@ -8,11 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `docs/design.md` lists the modules at the top of `src/`, from the lowest to the highest.
+/// `docs/modules.md` lists the modules at the top of `src/`, from the lowest to the highest.
 #[test]
-fn a_module_uses_only_those_that_stand_above_it_in_the_designs_table() {
-    let design = fs::read_to_string("docs/design.md").unwrap();
-    let (_, table) = design.split_once("| module | does | go there to change |").unwrap();
+fn a_module_uses_only_those_that_stand_above_it_in_the_table_of_modules() {
+    let page = fs::read_to_string("docs/modules.md").unwrap();
+    let (_, table) = page.split_once("| module | does | go there to change |").unwrap();
     let rows = table.trim_start().lines().take_while(|line| line.starts_with('|'));
     let mut listed: Vec<&str> = Vec::new();
     for row in rows.skip(1) {
@@ -37,7 +37,7 @@ fn a_module_uses_only_those_that_stand_above_it_in_the_designs_table() {
             }
         }
     }
-    assert!(wrong.is_empty(), "docs/design.md, \"The modules\": {}", wrong.join("; "));
+    assert!(wrong.is_empty(), "docs/modules.md: {}", wrong.join("; "));
     assert_eq!(tops, listed.iter().map(|name| (*name).to_string()).collect::<BTreeSet<_>>());
 }
 
@@ -279,16 +279,16 @@ fn the_states_that_safety_md_quotes_are_the_sum_of_its_tables() {
 }
 
 #[test]
-fn the_designs_map_around_the_library_names_files_that_exist() {
-    let design = fs::read_to_string("docs/design.md").unwrap();
-    let (_, map) = design.split_once("| to change, around the library | go to |").unwrap();
+fn the_map_around_the_library_names_files_that_exist() {
+    let page = fs::read_to_string("docs/modules.md").unwrap();
+    let (_, map) = page.split_once("| to change, around the library | go to |").unwrap();
     let rows: Vec<&str> =
         map.trim_start().lines().take_while(|line| line.starts_with('|')).collect();
     let names = rows.iter().flat_map(|row| quoted(row, '`'));
     let paths: Vec<&str> = names.filter(|name| name.contains('/')).collect();
     assert!(paths.len() >= rows.len() - 1, "{rows:?}");
     let gone: Vec<&&str> = paths.iter().filter(|path| !Path::new(path).exists()).collect();
-    assert!(gone.is_empty(), "docs/design.md, \"The modules\": {gone:?}");
+    assert!(gone.is_empty(), "docs/modules.md: {gone:?}");
 }
 
 /// A stage that no list names would never run.
