@@ -6,7 +6,7 @@
 FROM rust:1.95-bookworm AS build
 WORKDIR /source
 COPY . .
-RUN cargo build --locked --release --package spindle-cli --bin spindle
+RUN cargo build --locked --release --package spindle-cli --bin spindle --no-default-features
 
 FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /source/target/release/spindle /usr/local/bin/spindle

@@ -15,6 +15,8 @@ pub(crate) use drive::{Command, Demand, Driver, overdue_limit};
 pub(crate) use job::{JobRows, SlotSeen};
 pub(crate) use metrics::Meter;
 pub(crate) use role::RowRole;
-pub(crate) use row::{BatchedRow, LockRow, UnderWay};
+pub(crate) use row::BatchedRow;
+#[cfg(all(feature = "__simulation", unix))]
+pub(crate) use row::{LockRow, UnderWay};
 pub(crate) use shared::{ReaderRow, ReadersPlace, WriteLockRow};
 pub(crate) use waiters::{End, Grant, NotGranted, WaitMode, Waiter};

@@ -32,9 +32,7 @@ Exit codes:
   6    Nobody confirmed the change, so nothing was done
   7    There is no such database or instance
   8    The credentials lack a permission
-  `spindle run` has codes of its own: see `spindle run --help`
-
-`spindle demo` needs no database: it starts one, and shows everything else on it.";
+  `spindle run` has codes of its own: see `spindle run --help`";
 
 const RUN_HELP: &str = "\
 The command's environment has SPINDLE_TOKEN, the fencing token, and SPINDLE_LOCK, the lock's name.
@@ -230,7 +228,8 @@ pub enum Command {
     Serve(Serve),
     /// Hold locks for services in other languages on this host, over HTTP.
     Agent(Agent),
-    /// Start a database of its own with three contenders, and kill one now and then.
+    /// Start a database of its own with three contenders, and kill one now and then: to try all else on.
+    #[cfg(feature = "demo")]
     Demo(Demo),
     /// Print the completions for a shell.
     Completions { shell: clap_complete::Shell },
@@ -248,6 +247,7 @@ pub enum Command {
         command: Vec<std::ffi::OsString>,
     },
     /// Contend for the locks of the demonstration.
+    #[cfg(feature = "demo")]
     #[command(hide = true)]
     Contend {
         id: String,
@@ -476,6 +476,7 @@ pub struct Agent {
     pub id: Option<String>,
 }
 
+#[cfg(feature = "demo")]
 #[derive(Debug, Args)]
 pub struct Demo {
     /// End by itself after this long; without it, on Ctrl-C.

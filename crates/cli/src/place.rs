@@ -120,10 +120,10 @@ fn not_connected(database: &str, error: &spindle::google_cloud_spanner::Error) -
 /// Returns the database's name, if one is named as it should be.
 pub fn database(common: &Common) -> Result<String> {
     let Some(database) = common.database.as_ref().filter(|name| !name.is_empty()) else {
-        return Err(Failure::new(Code::Usage, "no database is named").cure(
-            "pass --database projects/PROJECT/instances/INSTANCE/databases/DATABASE or set \
-             SPINDLE_DATABASE; `spindle demo` needs neither",
-        ));
+        let name = "projects/PROJECT/instances/INSTANCE/databases/DATABASE";
+        let without = if cfg!(feature = "demo") { "; `spindle demo` needs neither" } else { "" };
+        return Err(Failure::new(Code::Usage, "no database is named")
+            .cure(format!("pass --database {name} or set SPINDLE_DATABASE{without}")));
     };
     let parts: Vec<&str> = database.split('/').collect();
     let well_formed = matches!(

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+#[cfg(feature = "demo")]
 mod demo;
 mod depose;
 mod doctor;
@@ -69,10 +70,12 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
         Command::Doctor => doctor::doctor(&reach().await?, &out).await,
         Command::Serve(asked) => serve::serve(&common, &out, &asked).await,
         Command::Agent(asked) => agent::agent(&common, &out, &asked).await,
+        #[cfg(feature = "demo")]
         Command::Demo(demo) => demo::demo(&demo).await,
         Command::Completions { shell } => pages::completions(&out, shell),
         Command::Man { into } => pages::manual(&out, into.as_deref()),
         Command::Become { parent, command } => Ok(process::become_command(parent, &command)),
+        #[cfg(feature = "demo")]
         Command::Contend { id, lease } => demo::contend(&common, &id, lease).await,
     }
 }
