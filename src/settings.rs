@@ -6,8 +6,8 @@ use spindle_protocol::{LEASE_MAX, Timing};
 
 use crate::error::{Error, Result};
 use crate::names::{
-    INFO_BYTES_MAX, check_id, check_lock_name, check_not_reserved, check_table_name, default_id,
-    subject,
+    INFO_BYTES_MAX, check_environment_id, check_id, check_lock_name, check_not_reserved,
+    check_table_name, default_id, environment_id, subject,
 };
 use crate::store::Table;
 use crate::system::Clock;
@@ -39,6 +39,8 @@ pub struct LockBuilder {
     is_reserved: bool,
     is_repeat: bool,
     id: Option<String>,
+    /// True if the environment names the id.
+    is_environments_id: bool,
     info: Option<String>,
     lease: Duration,
     heartbeat_interval: Option<Duration>,
@@ -52,6 +54,14 @@ pub struct LockBuilder {
     /// The nonce under which its pool stands in line for it.
     pool: Option<u64>,
     clock: Clock,
+}
+
+/// The settings that a table gives to all that is made from it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Defaults {
+    pub(crate) id: Option<String>,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) clock: Option<Clock>,
 }
 
 /// A lock's settings, checked.
@@ -71,12 +81,14 @@ pub(crate) struct Settings {
 
 impl LockBuilder {
     pub(crate) fn new(table: Arc<Table>, name: String) -> LockBuilder {
+        let id = environment_id();
         LockBuilder {
             table,
             name,
             is_reserved: false,
             is_repeat: false,
-            id: None,
+            is_environments_id: id.is_some(),
+            id,
             info: None,
             lease: LEASE_DEFAULT,
             heartbeat_interval: None,
@@ -89,6 +101,17 @@ impl LockBuilder {
             preempts: false,
             pool: None,
             clock: Clock::system(),
+        }
+    }
+
+    /// Sets what the table has for all that is made from it.
+    pub(crate) fn with_defaults(mut self, defaults: &Defaults) -> LockBuilder {
+        let Defaults { id, lease, clock } = defaults.clone();
+        self.lease = lease.unwrap_or(self.lease);
+        self.clock = clock.unwrap_or(self.clock);
+        match id {
+            Some(id) => self.id(id),
+            None => self,
         }
     }
 
@@ -129,9 +152,11 @@ impl LockBuilder {
     /// Sets how this instance is called in the table and in logs; for people, so keep it readable.
     ///
     /// It proves nothing: two instances may share one, and each still holds or doesn't hold by
-    /// itself. By default `host-pid-random`.
+    /// itself. By default it is the [table's](crate::LockTable::id), or that of the environment variable
+    /// `SPINDLE_ID`, or `host-pid-random`.
     pub fn id(mut self, id: impl Into<String>) -> LockBuilder {
         self.id = Some(id.into());
+        self.is_environments_id = false;
         self
     }
 
@@ -142,7 +167,8 @@ impl LockBuilder {
         self
     }
 
-    /// Sets how long a holder that says nothing keeps the lock; by default 10 s.
+    /// Sets how long a holder that says nothing keeps the lock; by default the
+    /// [table's](crate::LockTable::lease), or 10 s.
     ///
     /// After a crash the lock stays taken for this long. Advised: at least 2 s, or 20 times the
     /// slowest usual commit, whichever is longer. From 100 ms, which is a floor for tests, to a
@@ -276,7 +302,7 @@ impl LockBuilder {
     }
 
     /// Sets the clock by which validity is judged; for tests on virtual time, with
-    /// [`Clock::runtime`].
+    /// [`Clock::runtime`]. By default the [table's](crate::LockTable::clock).
     pub fn clock(mut self, clock: Clock) -> LockBuilder {
         self.clock = clock;
         self
@@ -304,7 +330,8 @@ impl LockBuilder {
         let id = self.id.clone().unwrap_or_else(default_id);
         let refusal = |rule: String| Error::config(format!("{}: {rule}", subject(&self.name)));
         let refuse = |rule: String| Err(refusal(rule));
-        check_id(&id).map_err(refusal)?;
+        let check = if self.is_environments_id { check_environment_id } else { check_id };
+        check(&id).map_err(refusal)?;
         let info_bytes = self.info.as_ref().map_or(0, String::len);
         if info_bytes > INFO_BYTES_MAX {
             return refuse(format!("info of {info_bytes} bytes; at most {INFO_BYTES_MAX}"));

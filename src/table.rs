@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[cfg(feature = "admin")]
 use google_cloud_spanner::client::{DatabaseAdmin, Spanner};
@@ -14,8 +15,9 @@ use crate::operate::{
     self, AtExit, Checked, Evict, ExitedInstance, History, JobList, JobState, LockList, LockState,
     Observer,
 };
-use crate::settings::LockBuilder;
+use crate::settings::{Defaults, LockBuilder};
 use crate::store::{Database, Ddl, Table};
+use crate::system::Clock;
 
 /// A table of locks in a Spanner database: the root of everything here. Cheap to clone.
 ///
@@ -37,7 +39,7 @@ use crate::store::{Database, Ddl, Table};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct LockTable(Arc<Table>);
+pub struct LockTable(Arc<Table>, Defaults);
 
 impl LockTable {
     /// Returns the statement that creates the table, or those that add what an old one lacks. Any name will
@@ -71,12 +73,57 @@ impl LockTable {
     /// Nothing is sent. [`build`](crate::LockBuilder::build) and every call refuse a path, or a name of
     /// a table, that can't be one.
     pub fn new(database: impl Into<Database>, table: impl Into<String>) -> LockTable {
-        LockTable(Arc::new(Table::new(database.into().connection(), table.into())))
+        let table = Table::new(database.into().connection(), table.into());
+        LockTable(Arc::new(table), Defaults::default())
+    }
+
+    /// Sets the id of all that is made from this handle and its clones: how this process is called in rows
+    /// and logs. A builder may set another one.
+    ///
+    /// By default it is that of the environment variable `SPINDLE_ID`, if it is set; otherwise each
+    /// instance has one of its own, `host-pid-random`. Where the variable has no id that can be,
+    /// [`build`](LockBuilder::build) says so.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use spindle::LockTable;
+    ///
+    /// # fn main() -> spindle::Result<()> {
+    /// let table = LockTable::new("projects/p/instances/i/databases/d", "locktable")
+    ///     .id("pod-1")
+    ///     .lease(Duration::from_secs(5));
+    /// assert_eq!(table.lock("billing").build()?.id(), "pod-1");
+    /// assert_eq!(table.lock("mail").id("mailer").build()?.id(), "mailer");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn id(mut self, id: impl Into<String>) -> LockTable {
+        self.1.id = Some(id.into());
+        self
+    }
+
+    /// Sets the lease of all that is made from this handle and its clones; 10 s by default. A builder may
+    /// set another one: see [`LockBuilder::lease`].
+    pub fn lease(mut self, lease: Duration) -> LockTable {
+        self.1.lease = Some(lease);
+        self
+    }
+
+    /// Sets the clock of all that is made from this handle and its clones; for tests on virtual time, with
+    /// [`Clock::runtime`].
+    pub fn clock(mut self, clock: Clock) -> LockTable {
+        self.1.clock = Some(clock);
+        self
     }
 
     /// Begins to describe an instance that contends for the lock `name`.
     pub fn lock(&self, name: impl Into<String>) -> LockBuilder {
-        LockBuilder::new(Arc::clone(&self.0), name.into())
+        LockBuilder::new(Arc::clone(&self.0), name.into()).with_defaults(&self.1)
+    }
+
+    /// Returns the settings of rows of the library's own, which have names of their own.
+    fn row(&self) -> LockBuilder {
+        self.lock("")
     }
 
     /// Begins to describe this process as a member of a group.
@@ -84,7 +131,7 @@ impl LockTable {
     /// Groups need no set-up: a group is there when it has a member. A name has no `/` and no
     /// control character, and at most 256 bytes; likewise ids.
     pub fn member(&self, group: impl Into<String>) -> Builder<Member> {
-        Builder::new(&self.0, group.into(), Member::new)
+        Builder::new(self.row(), group.into(), Member::new)
     }
 
     /// Shows the live members of the group, once or each time that they change. It joins nothing.
@@ -190,7 +237,7 @@ impl LockTable {
     /// The rules for names are those of [`member`](LockTable::member).
     pub fn semaphore(&self, name: impl Into<String>, permits: usize) -> Builder<Semaphore> {
         let make = move |name, lock| Semaphore::new(name, permits, lock);
-        Builder::new(&self.0, name.into(), make)
+        Builder::new(self.row(), name.into(), make)
     }
 
     /// Begins to describe a lock that many may read under, or one may write under.
@@ -198,7 +245,7 @@ impl LockTable {
     /// The rules for names are those of [`member`](LockTable::member). A lock by
     /// [`lock`](LockTable::lock) of the same name is another lock.
     pub fn rw_lock(&self, name: impl Into<String>) -> Builder<RwLock> {
-        Builder::new(&self.0, name.into(), RwLock::new)
+        Builder::new(self.row(), name.into(), RwLock::new)
     }
 
     /// Returns the last slots of the [job](crate::LockBuilder::job) `name`; nothing if none was started so
@@ -606,7 +653,7 @@ impl LockTable {
     #[cfg(all(feature = "__simulation", unix))]
     fn in_store(table: Table, make: impl FnOnce(&Arc<Budget>) -> Arc<dyn Store>) -> LockTable {
         let store = make(table.spanner.connection.budget());
-        LockTable(Arc::new(Table { store, ..table }))
+        LockTable(Arc::new(Table { store, ..table }), Defaults::default())
     }
 
     #[cfg(all(feature = "__simulation", unix))]

@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::member::Member;
 use crate::error::Result;
 use crate::settings::LockBuilder;
-use crate::store::Table;
 use crate::system::Clock;
 
 /// Checks the settings, and makes what has this name and such rows.
@@ -26,11 +25,10 @@ pub struct Builder<T> {
 
 impl<T> Builder<T> {
     pub(crate) fn new(
-        table: &Arc<Table>,
+        lock: LockBuilder,
         name: String,
         make: impl Fn(String, LockBuilder) -> Result<T> + Send + Sync + 'static,
     ) -> Builder<T> {
-        let lock = LockBuilder::new(Arc::clone(table), String::new());
         Builder { name, lock, make: Arc::new(make) }
     }
 

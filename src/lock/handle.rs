@@ -437,6 +437,24 @@ mod tests {
     }
 
     #[test]
+    fn what_a_table_sets_is_the_default_of_all_that_is_made_from_it() {
+        let table = table().id("pod-1").lease(Duration::ZERO);
+        for (refused, expected) in [
+            (table.clone().lock("job").build().map(drop), "lock `job`: lease 0ns"),
+            (table.semaphore("s", 1).build().map(drop), "semaphore `s`: lease 0ns"),
+            (table.rw_lock("c").build().map(drop), "writers' lock `c`: lease 0ns"),
+            (table.member("g").build().map(drop), "group `g`: lease 0ns"),
+        ] {
+            assert!(refused.unwrap_err().to_string().contains(expected), "{expected}");
+        }
+        let lock = || table.lock("job").lease(Duration::from_secs(5));
+        assert_eq!(lock().build().unwrap().id(), "pod-1");
+        assert_eq!(lock().id("other").build().unwrap().id(), "other");
+        let member = table.member("g").lease(Duration::from_secs(5)).build().unwrap();
+        assert_eq!(member.id(), "pod-1");
+    }
+
+    #[test]
     fn timings_that_cannot_work_are_refused_naming_the_rule() {
         let lock = || table().lock("job").lease(Duration::from_secs(10));
         let seconds = Duration::from_secs;

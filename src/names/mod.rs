@@ -186,6 +186,25 @@ pub(crate) fn check_id(id: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// The environment variable that names the process in the rows of its locks.
+pub(crate) const ID_VARIABLE: &str = "SPINDLE_ID";
+
+/// Returns the id that the environment names, if it does. Bytes that are no text are replaced.
+pub(crate) fn environment_id() -> Option<String> {
+    std::env::var_os(ID_VARIABLE).map(|id| id.to_string_lossy().into_owned())
+}
+
+/// Refuses an id of the environment; the text names the variable.
+pub(crate) fn check_environment_id(id: &str) -> Result<(), String> {
+    let checked = match check_id(id) {
+        Ok(()) if id.contains(char::REPLACEMENT_CHARACTER) => {
+            Err(format!("id {id:?} is not UTF-8"))
+        }
+        checked => checked,
+    };
+    checked.map_err(|rule| format!("{rule}, in {ID_VARIABLE}"))
+}
+
 /// Refuses a name that looks like a takeover row's (I6), and one that is no key for Spanner.
 pub(crate) fn check_lock_name(name: &str) -> Result<()> {
     if name.is_empty() {
@@ -316,6 +335,18 @@ mod tests {
         let (one, other) = (default_id(), default_id());
         assert_ne!(one, other);
         assert!(one.contains(&format!("-{}-", std::process::id())), "{one}");
+    }
+
+    #[test]
+    fn an_id_of_the_environment_that_cannot_be_is_refused_by_the_name_of_its_variable() {
+        for id in ["", ">a", "a\nb", "caf\u{fffd}", &"x".repeat(300)] {
+            let refused = check_environment_id(id).unwrap_err();
+            assert!(
+                refused.starts_with("id ") && refused.ends_with(", in SPINDLE_ID"),
+                "{refused}"
+            );
+        }
+        assert!(check_environment_id("pod-1").is_ok());
     }
 
     #[test]

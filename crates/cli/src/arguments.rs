@@ -17,6 +17,7 @@ const AFTER_HELP: &str = "\
 Environment:
   SPINDLE_DATABASE                Names the database, as --database does
   SPINDLE_TABLE                   Names the table, as --table does
+  SPINDLE_ID                      Names this process in the rows of the locks that it holds
   SPANNER_EMULATOR_HOST           Sends every request to that HOST:PORT instead of Cloud Spanner
   GOOGLE_APPLICATION_CREDENTIALS  Names a file of credentials for Cloud Spanner
   NO_COLOR                        Turns colour off

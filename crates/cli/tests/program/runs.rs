@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::Instant;
 
-use crate::world::{Running, World, under, until};
+use crate::world::{Running, World, finish, under, until};
 
 pub fn is_alive(process: i32) -> bool {
     kill(Pid::from_raw(process), None).is_ok()
@@ -30,6 +30,19 @@ async fn the_command_has_name_and_token_and_its_exit_code_is_passed_on() {
     let state = world.table.inspect("backup").await.unwrap();
     assert!(token.parse::<spindle::FencingToken>().unwrap() < state.token.unwrap());
     assert!(!state.is_held(), "it was released: {state:?}");
+}
+
+#[tokio::test]
+async fn the_environment_names_the_process_and_a_name_that_cannot_be_is_refused() {
+    let world = World::start().await;
+    let run = |id: &str| {
+        let mut program = world.program(&["run", "backup", "--", "true"]);
+        program.env("SPINDLE_ID", id);
+        finish(program)
+    };
+    run("pod-7").await.ends(0);
+    world.run(&["history", "backup"]).await.says("pod-7");
+    run(">pod").await.ends(125).complains("lock `backup`: id \">pod\"").complains("SPINDLE_ID");
 }
 
 #[tokio::test]

@@ -168,6 +168,7 @@ pub fn bare(arguments: &[&str]) -> Command {
         .env_remove("SPANNER_EMULATOR_HOST")
         .env_remove("SPINDLE_DATABASE")
         .env_remove("SPINDLE_TABLE")
+        .env_remove("SPINDLE_ID")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
