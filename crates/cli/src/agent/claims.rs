@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::event::{self, Ending};
-use super::refusal::{Refusal, Result, bad, is_ending, unavailable};
+use super::refusal::{CLAIM_EXISTS, Refusal, Result, bad, is_ending, unavailable};
 
 /// The answer to a client that let go.
 pub type Released = oneshot::Sender<&'static str>;
@@ -212,7 +212,7 @@ impl Claims {
         }
         if inner.claims.contains_key(&secret) {
             let text = "claim: there is one of this name already";
-            return Err(Refusal::new(StatusCode::CONFLICT, "claim_exists", text));
+            return Err(Refusal::new(StatusCode::CONFLICT, CLAIM_EXISTS, text));
         }
         inner.claims.insert(secret.clone(), Arc::clone(&claim));
         self.count.send_replace(inner.claims.len());

@@ -8,6 +8,9 @@ use crate::serve::answers::json;
 
 pub type Result<T> = std::result::Result<T, Refusal>;
 
+/// The code where another request has taken the name of a claim.
+pub const CLAIM_EXISTS: &str = "claim_exists";
+
 /// A refusal. Programs go by its code, which never changes; `docs/agent.yaml` lists them.
 #[derive(Debug)]
 pub struct Refusal {
@@ -19,6 +22,10 @@ pub struct Refusal {
 impl Refusal {
     pub fn new(status: StatusCode, code: &'static str, text: impl Into<String>) -> Refusal {
         Refusal { status, code, text: text.into() }
+    }
+
+    pub fn is(&self, code: &str) -> bool {
+        self.code == code
     }
 
     /// The sentence alone.

@@ -26,7 +26,7 @@ use super::event::FenceParts;
 use super::holder::Holder;
 use super::job_call::JobCall;
 use super::probes::{self, Probes};
-use super::refusal::{Refusal, Result, bad, is_ending, unavailable};
+use super::refusal::{CLAIM_EXISTS, Refusal, Result, bad, is_ending, unavailable};
 use super::request::{Acquire, LOCKS_MAX, Lead, Resign, RunOnce, WAIT_MAX, read};
 use super::witness::witness;
 use crate::record::Record;
@@ -191,19 +191,27 @@ async fn acquire(
     let secret = asked.settings.claim()?;
     shared.has_started().await?;
     let permit = shared.waits()?;
-    if let Some(secret) = secret.filter(|_| sender.is_none())
-        && let Some(held) = shared.acquired_before(secret, &asked).await?
-    {
-        return Ok(held);
-    }
-    shared.claims.make_room(secret).await;
-    let mut claimed = shared.claims.claim(Wanted {
-        lock: &asked.lock,
-        instance: Some(lock.clone()),
-        events: sender.as_ref(),
-        secret: secret.map(str::to_string),
-        heard: &Heard::default(),
-    })?;
+    let repeats = secret.filter(|_| sender.is_none());
+    let mut claimed = loop {
+        if let Some(secret) = repeats
+            && let Some(held) = shared.acquired_before(secret, &asked).await?
+        {
+            return Ok(held);
+        }
+        shared.claims.make_room(secret).await;
+        let claimed = shared.claims.claim(Wanted {
+            lock: &asked.lock,
+            instance: Some(lock.clone()),
+            events: sender.as_ref(),
+            secret: secret.map(str::to_string),
+            heard: &Heard::default(),
+        });
+        match claimed {
+            // One of the same name came in between.
+            Err(refusal) if repeats.is_some() && refusal.is(CLAIM_EXISTS) => {}
+            claimed => break claimed?,
+        }
+    };
     let acquiring = async {
         if asked.wait.is_zero() {
             return lock.try_acquire().await;
