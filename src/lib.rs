@@ -229,7 +229,7 @@ pub mod job {
 /// The health of an instance: for probes, dashboards and people.
 pub mod health {
     pub use crate::error::Contact;
-    pub use crate::term::{Failing, Health, Role, Trouble};
+    pub use crate::term::{Failing, Health, Role, TableHealth, Trouble};
 }
 
 /// For tests: locks that follow the runtime's clock, which a test can pause and advance.

@@ -18,6 +18,7 @@ use crate::operate::{
 use crate::settings::{Defaults, LockBuilder};
 use crate::store::{Database, Ddl, Table};
 use crate::system::Clock;
+use crate::term::TableHealth;
 
 /// A table of locks in a Spanner database: the root of everything here. Cheap to clone.
 ///
@@ -595,6 +596,12 @@ impl LockTable {
     #[doc(hidden)]
     pub async fn release_left(&self, instance: &ExitedInstance) -> AtExit {
         operate::release_left(&self.0, instance).await
+    }
+
+    /// Returns the health of all that this table runs in this process, for one probe of a service with many
+    /// locks. Local, and never waits for Spanner.
+    pub fn health(&self) -> TableHealth {
+        self.0.instances.health()
     }
 
     /// Waits until all instances of this table in this process have ended and have released what

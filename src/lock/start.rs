@@ -76,6 +76,7 @@ impl Spindle {
         let inbox = self.inbox(demand)?;
         let published = Arc::clone(&self.shared().published);
         published.health_record().starts(overdue_limit(settings.timing.lease));
+        self.shared().table.instances.add(&published);
         let row_role = self.shared().row_role.clone();
         let runs = self.shared().table.loops.subscribe();
         let table = &self.shared().table;

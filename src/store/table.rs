@@ -13,6 +13,7 @@ use super::spanner::Spanner;
 use crate::batch::{Batchers, Budget, Columns, Store, Verdict};
 use crate::error::{Outcome, Result};
 use crate::names::{check_lock_name, check_table_name};
+use crate::term::Instances;
 use crate::witness::{Place, Registration, Witness};
 
 /// A lock table in a database.
@@ -28,6 +29,8 @@ pub(crate) struct Table {
     pub(crate) reads: watch::Sender<BTreeMap<String, usize>>,
     /// Each loop of an instance has a receiver, for as long as it runs.
     pub(crate) loops: watch::Sender<()>,
+    /// The instances of which `health` tells.
+    pub(crate) instances: Instances,
     /// The agent that is to release what this process holds, should it die.
     pub(crate) agent: OnceLock<Place>,
 }
@@ -39,7 +42,16 @@ impl Table {
         let spanner = Arc::new(Spanner { connection, name: Arc::clone(&name) });
         let store = Arc::clone(&spanner) as Arc<dyn Store>;
         let (reads, loops) = (watch::Sender::default(), watch::Sender::new(()));
-        Table { name, store, spanner, batchers, reads, loops, agent: OnceLock::new() }
+        Table {
+            name,
+            store,
+            spanner,
+            batchers,
+            reads,
+            loops,
+            instances: Instances::default(),
+            agent: OnceLock::new(),
+        }
     }
 
     /// Has the agent that listens at `socket` release what this process holds, should it die. The first one counts.

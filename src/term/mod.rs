@@ -6,6 +6,7 @@ mod log;
 mod origin;
 mod published;
 mod silence;
+mod table_health;
 mod validity;
 mod watch;
 
@@ -29,6 +30,8 @@ pub(crate) use log::{Log, say};
 pub(crate) use origin::origin;
 pub(crate) use published::Published;
 pub(crate) use silence::{GivenClient, Silence};
+pub(crate) use table_health::Instances;
+pub use table_health::TableHealth;
 pub use watch::{TermChange, TermWatch};
 
 /// One holder's unbroken time with the lock. Cheap to clone.

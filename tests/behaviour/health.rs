@@ -28,6 +28,50 @@ async fn nothing_is_ready_before_spanner_has_answered_once() {
     assert!(health.is_ready() && health.is_started() && health.is_alive(), "{health:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_tables_health_is_the_worst_of_all_that_it_runs_and_names_what_is_in_trouble() {
+    let world = World::start().await;
+    let table = world.table();
+    let told = || table.health();
+    assert!(told().is_ready() && told().instances == 0, "{:?}", told());
+    let idle = lock_of(&table, "idle").build().unwrap();
+    let running = Contender::run(lock_of(&table, "runs"));
+    assert!(!told().is_started() && told().to_string() == "lock `runs`: no answer yet");
+    running.holds().await;
+    assert!(told().is_started() && told().is_ready(), "{:?}", told());
+
+    let (failing, cancel) = (lock_of(&table, "fails").build().unwrap(), CancellationToken::new());
+    let leading = failing.lead(cancel.clone(), |_| async { Err::<(), _>("out of paper") });
+    let leading = tokio::spawn(leading);
+    until("it is in trouble", || (!told().is_ready()).then_some(())).await;
+    let names = |names: &[&str]| {
+        let health = told();
+        let told = health.in_trouble.iter().map(|(name, _)| &**name).collect::<Vec<_>>();
+        assert_eq!(told, names, "{health}");
+        health
+    };
+    let health = names(&["fails"]);
+    assert!(health.is_alive() && health.is_started() && health.instances == 2, "{health:?}");
+    assert!(
+        health.to_string().contains("lock `fails`") && health.to_string().contains("out of paper")
+    );
+
+    // What has lasted longer stands first.
+    let outage = world.spanner.inject(Fault::any().effect(Effect::Stall));
+    sleep(LEASE * 3).await;
+    names(&["fails", "runs"]);
+    outage.remove();
+    until("one works again", || (told().in_trouble.len() == 1).then_some(())).await;
+
+    // An end that was asked for is no trouble, nor is a lock that is gone.
+    cancel.cancel();
+    leading.await.unwrap().unwrap();
+    let _ended = running.lock.clone();
+    running.stop().await;
+    drop((failing, idle));
+    until("nothing is left", || (told().instances == 0 && told().is_ready()).then_some(())).await;
+}
+
 /// Ten leases are less than the two minutes, to which each process adds up to a fifth.
 #[tokio::test(start_paused = true)]
 async fn silence_calls_for_a_restart_on_a_client_that_was_given_and_on_no_other() {
