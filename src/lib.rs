@@ -210,7 +210,7 @@ pub use error::{Error, ReleaseOutcome, Result, TermEnd, is_fenced};
 #[doc(hidden)]
 pub use error::{is_answer, told_by_client};
 pub use fence::{Fence, FencedTransaction, HighWaterMark};
-pub use lock::{Acquire, Guard, Lead, Resign, RunHandle, Spindle, TaskResult};
+pub use lock::{Acquire, Guard, Lead, LeadEach, Resign, RunHandle, Spindle, TaskResult};
 pub use operate::{Holding, LockState};
 pub use settings::LockBuilder;
 pub use store::{Database, Ddl};

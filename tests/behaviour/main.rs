@@ -36,6 +36,7 @@ mod jobs;
 mod jobs_fleet;
 mod latency;
 mod lead;
+mod lead_each;
 mod load;
 mod logs;
 mod loops;
