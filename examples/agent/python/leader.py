@@ -14,27 +14,24 @@ OPTIMISTIC = TransactionOptions.ReadWrite.ReadLockMode.OPTIMISTIC
 
 
 def write(transaction, term, id):
-    spindle_agent.check(transaction, term)
-    order = [os.urandom(8).hex(), id, int(term["token"]), spanner.COMMIT_TIMESTAMP]
+    term.check(transaction)
+    order = [os.urandom(8).hex(), id, term.token, spanner.COMMIT_TIMESTAMP]
     transaction.insert("orders", ["id", "leader", "token", "written"], [order])
 
 
 def main(path, id):
     _, project, _, instance, _, database = path.split("/")
     orders = spanner.Client(project=project).instance(instance).database(database)
-    leader = spindle_agent.Leader("orders", id)
-    while True:
-        term = leader.term()
-        if term is None:
-            time.sleep(0.05)
-            continue
-        print("works", term["token"], flush=True)
-        time.sleep(0.5)  # it prepares the order, and the process may be stopped for an hour
-        try:
-            orders.run_in_transaction(write, term, id, read_lock_mode=OPTIMISTIC)
-            print("wrote", term["token"], flush=True)
-        except spindle_agent.Fenced as error:
-            print("fenced", error, flush=True)
+    with spindle_agent.Agent() as agent:
+        for term in agent.lead("orders", id=id, lease=4):
+            while term.is_held():
+                print("works", term.token, flush=True)
+                time.sleep(0.5)  # it prepares the order, and the process may be stopped for an hour
+                try:
+                    orders.run_in_transaction(write, term, id, read_lock_mode=OPTIMISTIC)
+                    print("wrote", term.token, flush=True)
+                except spindle_agent.Fenced as error:
+                    print("fenced", error, flush=True)
 
 
 main(*sys.argv[1:])

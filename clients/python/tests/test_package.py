@@ -1,0 +1,150 @@
+"""The package, with agents and locks that are real. `clients/test` has the database."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from datetime import datetime, timezone
+
+import spindle_agent
+
+LIMIT = 20.0
+
+
+class Started:
+    """An agent of the program's."""
+
+    def __init__(self, *arguments, at="--listen=127.0.0.1:0"):
+        command = [os.environ["SPINDLE_PROGRAM"], "agent", at, *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline().split()
+        self.address = line[2].removeprefix("http://").rstrip("/")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def gains(agent, lock, **choices):
+    """The first term, and how long it took."""
+    began, terms = time.monotonic(), agent.lead(lock, **choices)
+    return next(terms), terms, time.monotonic() - began
+
+
+class Package(unittest.TestCase):
+    def test_a_term_lasts_longer_than_its_lease_and_is_let_go_of_at_the_end_of_the_loop(self):
+        with Started() as started, spindle_agent.Agent(started.address) as agent:
+            term, terms, _ = gains(agent, "python-lead", lease=2.0)
+            self.assertTrue(term.wait(3.0), "heartbeats renew it")
+            terms.close()
+            self.assertFalse(term.is_held())
+            with self.assertRaises(spindle_agent.NotHeld):
+                term.ensure()
+            after, terms, took = gains(agent, "python-lead", lease=20.0)
+            self.assertGreater(after.token, term.token)
+            self.assertLess(took, 5.0)
+            terms.close()
+
+    def test_a_lock_of_another_is_not_acquired_and_is_once_it_is_let_go_of(self):
+        with Started() as started, spindle_agent.Agent(started.address) as agent:
+            with agent.acquire("python-acquire") as term:
+                self.assertTrue(term.is_held())
+                with agent.acquire("python-acquire") as other:
+                    self.assertIsNone(other)
+            with agent.acquire("python-acquire", wait=10.0, lease=2.0) as after:
+                self.assertGreater(after.token, term.token)
+                self.assertTrue(after.wait(3.0), "its heartbeats tell later deadlines")
+
+    def test_a_slot_runs_once_and_again_after_a_failure(self):
+        slot, runs = datetime.now(timezone.utc), []
+
+        def fails(term):
+            raise RuntimeError("the work failed")
+
+        with Started() as started, spindle_agent.Agent(started.address) as agent:
+            with self.assertRaises(RuntimeError):
+                agent.run_once("python-job", fails, slot=slot, retry_pause="100ms")
+            run = lambda: agent.run_once("python-job", runs.append, slot=slot, retry_pause="100ms")
+            self.assertEqual((run(), run(), len(runs)), ("released", "skipped", 1))
+
+    def test_a_socket_and_a_secret_that_is_written_anew(self):
+        with tempfile.TemporaryDirectory() as folder:
+            secret = os.path.join(folder, "token")
+
+            def write(text):
+                with open(secret, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                    file.write(text)
+
+            write("the first of two secrets")
+            at = "--socket=" + os.path.join(folder, "agent.sock")
+            with Started("--token-file", secret, at=at) as started:
+                with spindle_agent.Agent(started.address, token_file=secret) as agent:
+                    for text in "the first of two secrets", "another secret, and longer":
+                        write(text)
+                        with agent.acquire("python-secret") as term:
+                            self.assertTrue(term.is_held())
+                refused = spindle_agent.Agent(started.address, token="something else altogether")
+                with self.assertRaises(spindle_agent.AgentError) as raised:
+                    with refused.acquire("python-secret"):
+                        pass
+                self.assertEqual(raised.exception.code, "unauthorized")
+
+    def test_a_child_by_fork_believes_nothing_and_keeps_no_connection(self):
+        with Started() as started, spindle_agent.Agent(started.address) as agent:
+            term, terms, _ = gains(agent, "python-fork")
+            child = os.fork()
+            if child == 0:
+                connections = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
+                               if os.path.exists(f"/proc/self/fd/{fd}")]
+                sockets = [name for name in connections if name.startswith("socket:")]
+                agent.close()
+                os._exit(int(term.is_held()) + 2 * len(sockets))
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+            self.assertTrue(term.is_held(), "the child has let go of nothing")
+            terms.close()
+
+    def test_an_agent_that_ends_is_let_go_of_and_another_leads_at_once(self):
+        with Started() as first, Started() as second:
+            with spindle_agent.Agent(first.address) as one, spindle_agent.Agent(second.address) as other:
+                term, terms, _ = gains(one, "python-ending", lease=20.0)
+                first.process.send_signal(signal.SIGTERM)
+                self.assertFalse(term.wait(LIMIT))
+                terms.close()
+                after, terms, took = gains(other, "python-ending", lease=20.0)
+                self.assertLess(took, 8.0)
+                self.assertGreater(after.token, term.token)
+                terms.close()
+                first.process.wait(LIMIT)
+
+    def test_a_service_that_is_told_to_end_lets_go(self):
+        leads = "import spindle_agent\nwith spindle_agent.Agent() as agent:\n" \
+                "    for term in agent.lead('python-sigterm', lease=20.0):\n" \
+                "        print('leads', flush=True)\n        term.wait(1e6)\n"
+        with Started() as started, spindle_agent.Agent(started.address) as agent:
+            environment = {**os.environ, "SPINDLE_AGENT": started.address}
+            service = subprocess.Popen([sys.executable, "-c", leads], env=environment, stdout=subprocess.PIPE)
+            with service, contextlib.closing(service.stdout):
+                self.assertEqual(service.stdout.readline(), b"leads\n")
+                service.send_signal(signal.SIGTERM)
+                self.assertEqual(service.wait(LIMIT), 143)
+            _, terms, took = gains(agent, "python-sigterm", lease=20.0)
+            self.assertLess(took, 8.0)
+            terms.close()
+
+    def test_what_no_repetition_cures_is_raised(self):
+        with Started() as started, spindle_agent.Agent(started.address) as agent:
+            with self.assertRaises(spindle_agent.AgentError) as raised:
+                next(agent.lead("python-bad", id=">id"))
+            self.assertEqual(raised.exception.code, "bad_request")
+
+
+if __name__ == "__main__":
+    unittest.main()
