@@ -4,8 +4,10 @@ go 1.26.0
 
 require (
 	cloud.google.com/go/spanner v1.96.1
-	golang.org/x/sys v0.47.0
+	github.com/spindle-lock/spindle/clients/go v0.0.0
 )
+
+replace github.com/spindle-lock/spindle/clients/go => ../../../clients/go
 
 require (
 	cel.dev/expr v0.25.2 // indirect
@@ -44,6 +46,7 @@ require (
 	golang.org/x/net v0.58.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sync v0.22.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.41.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/api v0.288.0 // indirect

@@ -8,46 +8,57 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"cloud.google.com/go/spanner"
 	"cloud.google.com/go/spanner/apiv1/spannerpb"
 
-	"leader/spindleagent"
+	spindleagent "github.com/spindle-lock/spindle/clients/go"
 )
+
+var errFenced = errors.New("another program leads")
 
 // If this process dies before the commit, its transaction keeps no lock, and the next leader waits for the lease alone.
 var optimistic = spanner.TransactionOptions{ReadLockMode: spannerpb.TransactionOptions_ReadWrite_OPTIMISTIC}
 
+func write(ctx context.Context, orders *spanner.Client, term *spindleagent.Term, id string) error {
+	sql, params := term.FenceSQL()
+	_, err := orders.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, transaction *spanner.ReadWriteTransaction) error {
+		rows := 0
+		counts := func(*spanner.Row) error { rows++; return nil }
+		if err := transaction.Query(ctx, spanner.Statement{SQL: sql, Params: params}).Do(counts); err != nil {
+			return err // as it is: the client runs an aborted transaction again
+		} else if rows == 0 {
+			return errFenced
+		}
+		order := []any{rand.Text(), id, term.Token, spanner.CommitTimestamp}
+		return transaction.BufferWrite([]*spanner.Mutation{spanner.Insert("orders", []string{"id", "leader", "token", "written"}, order)})
+	}, optimistic)
+	return err
+}
+
 func main() {
-	ctx, database, id := context.Background(), os.Args[1], os.Args[2]
-	orders, err := spanner.NewClient(ctx, database)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	orders, err := spanner.NewClient(ctx, os.Args[1])
 	if err != nil {
 		log.Fatal(err)
 	}
-	leader := spindleagent.New(os.Getenv("SPINDLE_AGENT"), "orders", id)
-	for {
-		term := leader.Term()
-		if term == nil {
-			time.Sleep(50 * time.Millisecond)
-			continue
-		}
-		fmt.Println("works", term.Token)
-		time.Sleep(500 * time.Millisecond) // it prepares the order, and the process may be stopped for an hour
-		_, err := orders.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, transaction *spanner.ReadWriteTransaction) error {
-			if err := term.Check(ctx, transaction); err != nil {
-				return err
+	agent, options := &spindleagent.Agent{}, spindleagent.Options{ID: os.Args[2], Lease: 4 * time.Second}
+	log.Fatal(agent.Lead(ctx, "orders", options, func(_ context.Context, term *spindleagent.Term) error {
+		for term.IsHeld() {
+			fmt.Println("works", term.Token)
+			time.Sleep(500 * time.Millisecond) // it prepares the order, and the process may be stopped for an hour
+			if err := write(ctx, orders, term, os.Args[2]); errors.Is(err, errFenced) {
+				fmt.Println("fenced", err)
+			} else if err != nil {
+				fmt.Println("failed", err)
+			} else {
+				fmt.Println("wrote", term.Token)
 			}
-			order := []any{rand.Text(), id, term.Token, spanner.CommitTimestamp}
-			columns := []string{"id", "leader", "token", "written"}
-			return transaction.BufferWrite([]*spanner.Mutation{spanner.Insert("orders", columns, order)})
-		}, optimistic)
-		if errors.Is(err, spindleagent.ErrFenced) {
-			fmt.Println("fenced", err)
-		} else if err != nil {
-			fmt.Println("failed", err)
-		} else {
-			fmt.Println("wrote", term.Token)
 		}
-	}
+		return nil
+	}))
 }

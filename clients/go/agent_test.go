@@ -1,0 +1,175 @@
+package spindleagent
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const short, long = 2 * time.Second, 20 * time.Second
+
+// started is an agent of the program's; clients/test has the database.
+func started(t *testing.T, arguments ...string) (*Agent, *os.Process) {
+	t.Helper()
+	command := exec.Command(os.Getenv("SPINDLE_PROGRAM"), append([]string{"agent"}, arguments...)...)
+	output, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { command.Process.Kill(); command.Wait() })
+	line, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := strings.TrimRight(strings.TrimPrefix(strings.Fields(line)[2], "http://"), "/")
+	return &Agent{Address: address}, command.Process
+}
+
+var onTCP = "--listen=127.0.0.1:0"
+
+// once leads for one term, and tells it and how long it took.
+func once(t *testing.T, agent *Agent, lock string, lease time.Duration) (term *Term, took time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*long)
+	defer cancel()
+	began := time.Now()
+	agent.Lead(ctx, lock, Options{Lease: lease}, func(_ context.Context, told *Term) error {
+		term, took = told, time.Since(began)
+		return errors.New("enough")
+	})
+	if term == nil {
+		t.Fatal("it never led")
+	}
+	return term, took
+}
+
+func TestATermLastsLongerThanItsLeaseAndIsLetGoOfAtTheEndOfTheWork(t *testing.T) {
+	agent, _ := started(t, onTCP)
+	var first *Term
+	err := agent.Lead(context.Background(), "go-lead", Options{Lease: short}, func(ctx context.Context, term *Term) error {
+		first = term
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(3 * time.Second):
+			return errors.New("enough")
+		}
+	})
+	if err == nil || err.Error() != "enough" || first.IsHeld() {
+		t.Fatal(err, first.IsHeld())
+	}
+	after, took := once(t, agent, "go-lead", long)
+	if after.Token <= first.Token || took > 5*time.Second {
+		t.Fatal(after.Token, first.Token, took)
+	}
+}
+
+func TestALockOfAnotherIsNotAcquired(t *testing.T) {
+	agent, _ := started(t, "--socket="+t.TempDir()+"/agent.sock")
+	nothing := func(context.Context, *Term) error { return nil }
+	err := agent.Acquire(context.Background(), "go-acquire", 0, Options{Lease: short}, func(ctx context.Context, term *Term) error {
+		if err := agent.Acquire(ctx, "go-acquire", 0, Options{}, nothing); !errors.Is(err, ErrNotHeld) {
+			t.Error(err)
+		}
+		time.Sleep(3 * time.Second)
+		if !term.IsHeld() {
+			t.Error("its heartbeats tell later deadlines")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Acquire(context.Background(), "go-acquire", 10*time.Second, Options{}, nothing); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestASlotRunsOnceAndAgainAfterAFailure(t *testing.T) {
+	agent, _ := started(t, onTCP)
+	slot := map[string]any{"slot": time.Now().UTC().Format(time.RFC3339Nano), "retry_pause": "100ms"}
+	fails, runs := errors.New("the work failed"), 0
+	if _, err := agent.RunOnce(context.Background(), "go-job", slot, Options{}, func(context.Context, *Term) error { return fails }); err != fails {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"released", "skipped"} {
+		said, err := agent.RunOnce(context.Background(), "go-job", slot, Options{}, func(context.Context, *Term) error { runs++; return nil })
+		if err != nil || said != want {
+			t.Fatal(said, err, "instead of", want)
+		}
+	}
+	if runs != 1 {
+		t.Fatal(runs)
+	}
+}
+
+func TestASecretIsReadAnew(t *testing.T) {
+	file := t.TempDir() + "/token"
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("the first of two secrets")
+	agent, _ := started(t, onTCP, "--token-file="+file)
+	agent.TokenFile = file
+	once(t, agent, "go-secret", long)
+	write("another secret, and longer")
+	once(t, agent, "go-secret", long)
+	var refusal *Error
+	other := &Agent{Address: agent.Address, Token: "something else altogether"}
+	err := other.Acquire(context.Background(), "go-secret", 0, Options{}, nil)
+	if !errors.As(err, &refusal) || refusal.Code != "unauthorized" {
+		t.Fatal(err)
+	}
+}
+
+func TestAnAgentThatEndsIsLetGoOfAndAnotherLeadsAtOnce(t *testing.T) {
+	first, process := started(t, onTCP)
+	second, _ := started(t, onTCP)
+	err := first.Lead(context.Background(), "go-ending", Options{Lease: long}, func(ctx context.Context, term *Term) error {
+		process.Signal(syscall.SIGTERM)
+		<-ctx.Done()
+		return errors.New("enough")
+	})
+	if err.Error() != "enough" {
+		t.Fatal(err)
+	}
+	if _, took := once(t, second, "go-ending", long); took > 8*time.Second {
+		t.Fatal(took)
+	}
+}
+
+func TestAContextThatEndsLetsGoWhenTheWorkHasStopped(t *testing.T) {
+	agent, _ := started(t, onTCP)
+	ctx, cancel := context.WithCancel(context.Background())
+	err := agent.Lead(ctx, "go-context", Options{Lease: long}, func(ctx context.Context, term *Term) error {
+		cancel()
+		<-ctx.Done()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if _, took := once(t, agent, "go-context", long); took > 8*time.Second {
+		t.Fatal(took)
+	}
+}
+
+func TestWhatNoRepetitionCuresIsTold(t *testing.T) {
+	agent, _ := started(t, onTCP)
+	var refusal *Error
+	err := agent.Lead(context.Background(), "go-bad", Options{ID: ">id"}, nil)
+	if !errors.As(err, &refusal) || refusal.Code != "bad_request" {
+		t.Fatal(err)
+	}
+}

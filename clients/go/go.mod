@@ -1,0 +1,3 @@
+module github.com/spindle-lock/spindle/clients/go
+
+go 1.24
