@@ -65,6 +65,9 @@ pub struct Record {
     /// In RFC 3339, by Spanner's clock.
     pub since: Option<String>,
     pub since_ms: Option<i64>,
+    /// When the lease ran out, if it did.
+    pub lost: Option<String>,
+    pub lost_ms: Option<i64>,
     pub token: Option<String>,
     pub lease_ms: Option<u128>,
     pub heartbeat_age_ms: Option<u128>,
@@ -90,6 +93,7 @@ impl Record {
         };
         let since = state.since();
         let ago = |at: DateTime<Utc>| (state.read_at - at).num_milliseconds();
+        let lost = lost(state);
         Record {
             name: state.name.clone(),
             fleet: state.fleet().map(str::to_string),
@@ -98,6 +102,8 @@ impl Record {
             reserved_for,
             since: since.map(rfc3339),
             since_ms: since.map(ago),
+            lost: lost.map(rfc3339),
+            lost_ms: lost.map(ago),
             token: state.token.map(|token| token.to_string()),
             lease_ms: state.lease.map(|lease| lease.as_millis()),
             heartbeat_age_ms: state.heartbeat_age.map(|age| age.as_millis()),
@@ -121,9 +127,9 @@ impl Record {
         }
     }
 
-    /// For how long it has been so.
+    /// For how long it has been so: where a lease ran out, since then.
     pub fn duration(&self) -> Option<String> {
-        self.since_ms.map(so_long)
+        self.lost_ms.or(self.since_ms).map(so_long)
     }
 
     /// Who waits first in line, and for how long.
@@ -148,8 +154,11 @@ impl Record {
             };
             lines.push((label, holder.clone()));
         }
-        if let (Some(since), Some(duration)) = (&self.since, self.duration()) {
-            lines.push(("since", format!("{since} ({duration})")));
+        let times = [("since", &self.since, self.since_ms), ("ran out", &self.lost, self.lost_ms)];
+        for (label, at, ago) in times {
+            if let (Some(at), Some(ago)) = (at, ago) {
+                lines.push((label, format!("{at} ({})", so_long(ago))));
+            }
         }
         if let Some(lease_ms) = self.lease_ms {
             let label = if self.state == State::Promised { "reserved" } else { "lease" };
@@ -223,6 +232,13 @@ fn next(state: &LockState) -> String {
         }
         _ => "may take it at once".to_string(),
     }
+}
+
+/// Returns when the lease ran out, by Spanner's clock, if it did.
+fn lost(state: &LockState) -> Option<DateTime<Utc>> {
+    let Holding::Expired { .. } = state.holding else { return None };
+    let ago = state.heartbeat_age?.saturating_sub(state.lease.unwrap_or(LEASE_ASSUMED));
+    state.read_at.checked_sub_signed(chrono::TimeDelta::from_std(ago).ok()?)
 }
 
 /// Returns true if the holder's next heartbeat should have come by now.

@@ -291,6 +291,8 @@ mod tests {
             reserved_for,
             since: None,
             since_ms: Some(900_000),
+            lost: None,
+            lost_ms: None,
             token: None,
             lease_ms: Some(10_000),
             heartbeat_age_ms: Some(1_000),

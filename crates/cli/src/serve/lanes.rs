@@ -16,7 +16,7 @@ use spindle::{
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::poller::Poller;
+use super::poller::{Poller, rfc3339};
 use crate::commands::history::{Term, in_words_of_end};
 
 /// The time that a lane shows.
@@ -54,6 +54,7 @@ struct Lane {
     terms: Vec<PastTerm>,
     /// The poll for which the terms are complete; nothing before the first walk has ended.
     complete_for: Option<Known>,
+    complete_at: Option<DateTime<Utc>>,
     /// Why there is nothing earlier, in words.
     end: Option<String>,
     wanted_at: Option<Instant>,
@@ -79,6 +80,8 @@ struct Walk {
 pub struct Drawn {
     name: String,
     terms: Vec<Term>,
+    /// Until when all terms are known.
+    at: Option<String>,
     loading: bool,
     end: Option<String>,
 }
@@ -184,6 +187,7 @@ impl Lane {
                 self.end = Some(end);
             }
             self.complete_for = Some(walk.known);
+            self.complete_at = Some(walk.read_at);
             return Some(self.drawn(name));
         }
         let tells = walk.told_at.elapsed() >= TOLD;
@@ -205,6 +209,7 @@ impl Lane {
                 .iter()
                 .map(|term| Term::new(term, None))
                 .collect(),
+            at: rfc3339(self.complete_at),
             loading: self.complete_for.is_none(),
             end: self.end.clone(),
         }

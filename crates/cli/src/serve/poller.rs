@@ -18,6 +18,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 use super::answers::event;
+use crate::jobs::SlotLine;
 use crate::readers::Readers;
 use crate::record::{Record, is_late};
 
@@ -46,6 +47,13 @@ pub struct Snapshot {
     pub failures: u64,
 }
 
+impl Snapshot {
+    /// Returns the last slot of each job.
+    fn slots(&self) -> Vec<SlotLine> {
+        self.jobs.values().map(SlotLine::last).collect()
+    }
+}
+
 /// A lock as the page shows it: its record without what changes from poll to poll.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shown {
@@ -57,9 +65,14 @@ pub struct Shown {
 impl Shown {
     fn new(state: &LockState, record: Record) -> Shown {
         let late = record.is_held() && is_late(state);
-        let (since_ms, heartbeat_age_ms, next_in_line_ms) = (None, None, None);
-        let next = String::new();
-        let record = Record { since_ms, heartbeat_age_ms, next_in_line_ms, next, ..record };
+        let record = Record {
+            since_ms: None,
+            lost_ms: None,
+            heartbeat_age_ms: None,
+            next_in_line_ms: None,
+            next: String::new(),
+            ..record
+        };
         Shown { record, late }
     }
 }
@@ -89,6 +102,8 @@ struct Whole<'a> {
     at: Option<String>,
     trouble: Option<&'a str>,
     locks: Vec<&'a Shown>,
+    /// The last slot of each job.
+    jobs: Vec<SlotLine>,
 }
 
 #[derive(Serialize)]
@@ -97,6 +112,8 @@ struct Change<'a> {
     trouble: Option<&'a str>,
     changed: Vec<&'a Shown>,
     gone: Vec<&'a str>,
+    /// All of them, if one has changed.
+    jobs: Option<Vec<SlotLine>>,
 }
 
 impl Poller {
@@ -249,7 +266,8 @@ impl Inner {
         let snapshot = &self.snapshot;
         let make = || {
             let (trouble, locks) = (snapshot.trouble.as_deref(), snapshot.shown.values().collect());
-            event("all", &Whole { at: rfc3339(snapshot.read_at), trouble, locks })
+            let jobs = snapshot.slots();
+            event("all", &Whole { at: rfc3339(snapshot.read_at), trouble, locks, jobs })
         };
         self.whole.get_or_insert_with(make).clone()
     }
@@ -263,10 +281,11 @@ fn change<'a>(before: &'a Snapshot, after: &'a Snapshot) -> Change<'a> {
         trouble: after.trouble.as_deref(),
         changed: after.shown.iter().filter(is_new).map(|(_, shown)| shown).collect(),
         gone: before.shown.keys().filter(is_gone).map(String::as_str).collect(),
+        jobs: Some(after.slots()).filter(|slots| *slots != before.slots()),
     }
 }
 
-fn rfc3339(at: Option<DateTime<Utc>>) -> Option<String> {
+pub fn rfc3339(at: Option<DateTime<Utc>>) -> Option<String> {
     at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 

@@ -71,6 +71,8 @@ pub fn routes(
         .route("/", get(index))
         .route("/page.js", script(include_str!("page/page.js")))
         .route("/lanes.js", script(include_str!("page/lanes.js")))
+        .route("/overview.js", script(include_str!("page/overview.js")))
+        .route("/details.js", script(include_str!("page/details.js")))
         .route("/fleets.js", script(include_str!("page/fleets.js")))
         .route("/page.css", get(move || async move { typed("text/css; charset=utf-8", style) }))
         .route("/icon.svg", get(move || async move { typed("image/svg+xml", icon) }))

@@ -20,22 +20,15 @@ const chosen = new URLSearchParams(location.search);
 let pages = 1;
 let spannerTime = { at: 0, seen: 0 };
 
+// Spanner's time of the last read: nothing later is known.
+const seenAt = () => spannerTime.at;
+const isStale = () => document.body.classList.contains("stale");
 const now = () => spannerTime.at + performance.now() - spannerTime.seen;
 const time = (text) => Date.parse(text);
 const clock = (at) => new Date(at).toLocaleTimeString([], { hour12: false });
 const zone = () =>
   new Intl.DateTimeFormat([], { timeZoneName: "short" }).formatToParts().find((part) => part.type === "timeZoneName").value;
 const isCompact = () => byId("compact").checked;
-
-// The same for each viewer and each day: by the name alone, mixed so that like names differ.
-function colour(holder) {
-  let hash = 0x811c9dc5;
-  for (const byte of new TextEncoder().encode(holder)) hash = Math.imul(hash ^ byte, 0x01000193);
-  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
-  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
-  hash = (hash ^ (hash >>> 16)) >>> 0;
-  return `hsl(${hash % 360} 60% ${[38, 50, 62][(hash >>> 9) % 3]}%)`;
-}
 
 function span(milliseconds) {
   const seconds = Math.max(0, Math.floor(milliseconds / 1000));
@@ -80,59 +73,90 @@ const causeOf = (term, lock) => {
   return term.detail ? `${cause} ${term.detail}` : cause;
 };
 
+// A name in two parts, of which the end is never cut.
+function named(name) {
+  const at = Math.max(0, [...name].length - 8);
+  const [head, tail] = [[...name].slice(0, at).join(""), [...name].slice(at).join("")];
+  return [make("span", { class: "head" }, head), make("span", { class: "tail" }, tail)];
+}
+
 function makeRow(name) {
-  const button = make("button", { type: "button", "aria-expanded": "false" }, name);
-  const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
+  const button = make("button", { type: "button", "aria-expanded": "false" }, ...named(name));
+  const swatch = tag();
   const holder = make("span");
   const state = make("td", { class: "state" });
   const since = make("time");
+  const token = make("small", { class: "token" });
+  const next = make("td", { class: "next" });
   const svg = drawn("svg", { class: "past", viewBox: `0 0 ${WIDTH} 20`, preserveAspectRatio: "none", role: "img" });
   const tr = make(
     "tr", {},
     make("th", { scope: "row", class: "name" }, button),
     make("td", { class: "holder" }, swatch, holder),
     state,
-    make("td", { class: "since" }, since),
+    make("td", { class: "since" }, since, token),
+    next,
     make("td", { class: "lane" }, svg),
   );
   tr.dataset.lock = name;
   button.addEventListener("click", () => toggle(name));
+  for (const event of ["pointerenter", "focusin"]) tr.addEventListener(event, () => peek(name));
   observer.observe(tr);
-  return { tr, button, swatch, holder, state, since, svg, details: null };
+  return { tr, button, swatch, holder, state, since, token, next, svg, details: null };
 }
 
 function fillRow(name) {
   const row = rows.get(name);
   const lock = locks.get(name);
   const held = lock.state === "held";
-  row.holder.textContent = held ? lock.holder : "–";
-  row.swatch.hidden = !held;
-  if (held) row.swatch.style.background = colour(lock.holder);
+  row.holder.textContent = held ? lock.holder : lock.state === "expired" ? `was ${lock.holder}` : "–";
+  row.swatch.hidden = !lock.holder;
+  if (lock.holder) dye(row.swatch, lock.holder);
   row.state.textContent = stateOf(lock);
   row.state.className = `state ${lock.late ? "late" : lock.state}`;
-  row.since.dateTime = lock.since ?? "";
+  row.since.dateTime = sinceOf(lock) ?? "";
+  row.token.textContent = lock.token ?? "";
+  row.button.title = inOneLine(lock);
+  row.tr.classList.toggle("trouble", isTrouble(lock));
   age(name);
   drawLane(name);
+}
+
+function inOneLine(lock) {
+  const holder = lock.holder && lock.state !== "held" ? `last holder ${lock.holder}` : lock.holder;
+  const line = lock.next_in_line ? `next in line ${lock.next_in_line}` : null;
+  return [lock.name, stateOf(lock), holder, lock.token && `token ${lock.token}`, line].filter(Boolean).join(" · ");
+}
+
+// The whole of a lock at the foot of the screen, while its line is pointed at.
+function peek(name) {
+  byId("peek").textContent = locks.has(name) ? inOneLine(locks.get(name)) : "";
 }
 
 function age(name) {
   const lock = locks.get(name);
   const row = rows.get(name);
-  if (lock && row) row.since.textContent = lock.since ? span(now() - time(lock.since)) : "–";
+  if (!lock || !row) return;
+  const since = sinceOf(lock);
+  row.since.textContent = since ? span(seenAt() - time(since)) : "–";
+  row.next.textContent = lock.next_in_line ? `${lock.next_in_line}, for ${span(seenAt() - time(lock.next_in_line_since))}` : "";
 }
 
 function render() {
   const prefix = byId("prefix").value;
   const isAsked = FILTERS[byId("state").value] ?? (() => true);
-  const named = [...locks.keys()].filter((name) => name.startsWith(prefix));
-  const names = named.filter((name) => isAsked(locks.get(name)));
+  const holder = chosen.get("holder");
+  const isHis = (lock) => !holder || lock.holder === holder;
+  const asked = [...locks.values()].filter((lock) => lock.name.startsWith(prefix) && isHis(lock) && isAsked(lock));
+  const names = asked.map((lock) => lock.name);
   const all = lines(names, prefix);
   if (!chosen.has("compact")) byId("compact").checked = all.length > MANY;
   document.body.classList.toggle("compact", isCompact());
   const limit = pages * (isCompact() ? COMPACT_ROWS : ROWS);
-  const shown = all.slice(0, limit);
+  const shown = isCompact() ? grouped(all).slice(0, limit) : all.slice(0, limit);
   drop(new Set(shown.map((line) => line.name)));
   dropFleets(new Set(shown.map((line) => line.fleet)));
+  for (const heading of byId("locks").querySelectorAll(".group")) heading.remove();
   let after = null;
   const put = (tr) => {
     const place = after ? after.nextSibling : byId("locks").firstChild;
@@ -140,6 +164,10 @@ function render() {
     after = tr;
   };
   for (const line of shown) {
+    if (line.group) {
+      put(makeGroup(line));
+      continue;
+    }
     if (line.fleet) {
       put(fillFleet(line).tr);
       continue;
@@ -147,16 +175,17 @@ function render() {
     if (!rows.has(line.name)) rows.set(line.name, makeRow(line.name)), fillRow(line.name);
     const row = rows.get(line.name);
     row.tr.classList.toggle("within", Boolean(line.within));
+    row.tr.classList.toggle("alone", isCompact() && !line.within && !line.isCell);
     put(row.tr);
     if (row.details) put(row.details);
   }
   byId("none").hidden = names.length > 0 || locks.size === 0;
   byId("more").hidden = all.length <= limit;
-  byId("more").textContent = `Show more locks: ${all.length - shown.length} are not shown`;
-  const held = [...locks.values()].filter((lock) => lock.state === "held").length;
-  const troubled = [...locks.values()].filter(isTrouble).length;
-  const more = troubled ? `, ${troubled} in trouble` : "";
-  byId("summary").textContent = `${held} of ${locks.size} held${more}, as of ${clock(spannerTime.at)} ${zone()}`;
+  byId("more").textContent = `Show more locks: ${all.length - limit} are not shown`;
+  const when = `${clock(seenAt())} ${zone()}`;
+  byId("summary").textContent = isStale() ? `Nothing is known since ${when}` : `As of ${when}`;
+  showOverview();
+  drawAxis();
 }
 
 // Forgets the rows of locks that are shown no more.
@@ -218,7 +247,7 @@ function toggle(name) {
     row.details = null;
   } else {
     const id = `details-${[...name].map((c) => c.codePointAt(0).toString(16)).join("-")}`;
-    const cell = make("td", { colspan: "5" }, make("dl"), make("div", { class: "wide" }), make("p"));
+    const cell = make("td", { colspan: "6" }, make("dl"), make("div", { class: "wide" }), make("p"));
     row.details = make("tr", { class: "details", id }, cell);
     row.button.setAttribute("aria-controls", id);
     row.tr.after(row.details);
@@ -227,54 +256,6 @@ function toggle(name) {
     askSoon();
   }
   row.button.setAttribute("aria-expanded", String(Boolean(row.details)));
-}
-
-async function fillDetails(name) {
-  let lock;
-  try {
-    const answer = await fetch(`/lock?${new URLSearchParams({ name })}`);
-    if (!answer.ok) return;
-    lock = await answer.json();
-  } catch {
-    return;
-  }
-  const ms = (milliseconds) => (milliseconds === null ? null : span(milliseconds));
-  const facts = [
-    ["Next contender", lock.next],
-    ["Token", lock.token],
-    ["Since", lock.since],
-    ["Lease", ms(lock.lease_ms)],
-    ["Heartbeat", lock.heartbeat_age_ms === null ? null : `${ms(lock.heartbeat_age_ms)} ago`],
-    ["Info", lock.info],
-    ...(lock.slots ?? []).map((slot) => [
-      `Slot ${slot.slot ?? "–"}`,
-      `${slot.state}, start ${slot.starts} of ${slot.attempts}, by ${slot.by ?? "–"}${slot.took_ms === null ? "" : `, took ${ms(slot.took_ms)}`}`,
-    ]),
-  ];
-  const list = rows.get(name)?.details?.querySelector("dl");
-  const said = facts.filter(([, text]) => text !== null && text !== undefined);
-  list?.replaceChildren(...said.flatMap(([term, text]) => [make("dt", {}, term), make("dd", {}, String(text))]));
-}
-
-function fillTerms(details, name) {
-  const lane = lanes.get(name);
-  const heads = ["Holder", "Begin", "Lasted", "Vacant before", "End"];
-  const body = (lane?.terms ?? []).map((term) => {
-    const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
-    swatch.style.background = colour(term.holder);
-    const vacant = term.vacancy_ms === null ? "–" : term.vacancy_ms === 0 ? "0 s" : span(term.vacancy_ms);
-    const lasted = term.lasted_ms === null ? "–" : span(term.lasted_ms);
-    const cells = [clock(time(term.begin)), lasted, vacant, causeOf(term, locks.get(name))].map((text) => make("td", {}, text));
-    return make("tr", {}, make("th", { scope: "row" }, swatch, term.holder), ...cells);
-  });
-  const table = make(
-    "table", {},
-    make("caption", {}, `Terms, the latest first; times in ${zone()}`),
-    make("thead", {}, make("tr", {}, ...heads.map((text) => make("th", { scope: "col" }, text)))),
-    make("tbody", {}, ...body),
-  );
-  details.querySelector(".wide").replaceChildren(table);
-  details.querySelector("p").textContent = lane?.loading ?? true ? "Earlier terms are being read …" : lane.end ?? "";
 }
 
 function announce(changes) {
@@ -286,11 +267,13 @@ function announce(changes) {
 function trouble(text) {
   byId("trouble").hidden = !text;
   if (byId("trouble").textContent !== (text ?? "")) byId("trouble").textContent = text ?? "";
+  document.body.classList.toggle("stale", Boolean(text));
 }
 
 function polled(at, said) {
-  if (at) spannerTime = { at: time(at), seen: performance.now() };
-  trouble(said && `Spanner was not asked: ${said}`);
+  if (at && time(at) !== spannerTime.at) spannerTime = { at: time(at), seen: performance.now() };
+  const since = spannerTime.at ? ` since ${clock(seenAt())} ${zone()}` : "";
+  trouble(said && `Nothing is known${since}: Spanner was not read. Holders stop when their leases are over. Do: spindle doctor. (${said})`);
 }
 
 function all(event) {
@@ -299,6 +282,8 @@ function all(event) {
   locks.clear();
   asked.clear();
   for (const lock of data.locks) locks.set(lock.name, lock);
+  jobs = data.jobs;
+  placeHolders();
   render();
   for (const name of rows.keys()) fillRow(name);
   askSoon();
@@ -327,6 +312,8 @@ function change(event) {
     locks.delete(name);
     lanes.delete(name);
   }
+  jobs = data.jobs ?? jobs;
+  placeHolders();
   render();
   for (const fleet of fleets) {
     news.push(`${fleet}: ${standing([...locks.values()].filter((lock) => lock.fleet === fleet))}`);
@@ -344,6 +331,7 @@ function listen() {
   events.addEventListener("lane", (event) => takeLane(JSON.parse(event.data)));
   events.addEventListener("error", () => {
     trouble("The connection to spindle serve is lost; this page tries again.");
+    if (locks.size) render();
     if (events.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
   });
 }
@@ -383,7 +371,10 @@ for (const id of ["state", "span"]) {
 byId("compact").checked = chosen.get("compact") === "true";
 byId("compact").addEventListener("change", () => choose("compact", String(isCompact())));
 byId("past").textContent = past();
-setInterval(() => visible.forEach(drawLane), 5000);
+setInterval(() => {
+  visible.forEach(drawLane);
+  drawAxis();
+}, 5000);
 setInterval(ask, 10_000);
 hatch();
 listen();
