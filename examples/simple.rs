@@ -93,8 +93,6 @@ fn elsewhere(state: Result<LockState, Error>) -> String {
         Err(error) => format!("can't tell who leads: {error}"),
     }
 }
-
-#[cfg(unix)]
 fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -104,13 +102,5 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-    })
-}
-
-#[cfg(not(unix))]
-fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
-    Ok(async {
-        // Without a handler the process just ends, and the lease runs out.
-        let _ = tokio::signal::ctrl_c().await;
     })
 }

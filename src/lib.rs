@@ -182,6 +182,11 @@
 //! - `admin`: `LockTable::create` makes the table, and `upgrade` adds columns, through Google's
 //!   admin client.
 
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+compile_error!(
+    "spindle-lock supports Linux and macOS: on this system no clock is known to count the time that the machine sleeps"
+);
+
 mod batch;
 mod error;
 mod fence;
@@ -191,7 +196,7 @@ mod names;
 pub mod operate;
 mod runloop;
 mod settings;
-#[cfg(all(feature = "__simulation", unix))]
+#[cfg(feature = "__simulation")]
 #[doc(hidden)]
 #[path = "../verify/inside.rs"]
 pub mod simulation;

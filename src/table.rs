@@ -7,7 +7,7 @@ use std::time::Duration;
 #[cfg(feature = "admin")]
 use google_cloud_spanner::client::{DatabaseAdmin, Spanner};
 
-#[cfg(all(feature = "__simulation", unix))]
+#[cfg(feature = "__simulation")]
 use crate::batch::{Budget, Store};
 use crate::error::Result;
 use crate::fleet::{self, Builder, Member, Members, RwLock, Semaphore, ShardCount};
@@ -640,7 +640,7 @@ impl LockTable {
     }
 
     /// Returns a table whose rows are in the store that is made with its budget.
-    #[cfg(all(feature = "__simulation", unix))]
+    #[cfg(feature = "__simulation")]
     pub(crate) fn on(make: impl FnOnce(&Arc<Budget>) -> Arc<dyn Store>) -> LockTable {
         // Nothing is ever sent there.
         let nowhere = Database::from("projects/p/instances/i/databases/d");
@@ -648,7 +648,7 @@ impl LockTable {
     }
 
     /// Returns the same table with a batcher and a store of its own, as another runtime has it.
-    #[cfg(all(feature = "__simulation", unix))]
+    #[cfg(feature = "__simulation")]
     pub(crate) fn on_another_runtime(
         &self,
         make: impl FnOnce(&Arc<Budget>) -> Arc<dyn Store>,
@@ -657,13 +657,13 @@ impl LockTable {
         LockTable::in_store(Table::new(connection, "locktable".to_string()), make)
     }
 
-    #[cfg(all(feature = "__simulation", unix))]
+    #[cfg(feature = "__simulation")]
     fn in_store(table: Table, make: impl FnOnce(&Arc<Budget>) -> Arc<dyn Store>) -> LockTable {
         let store = make(table.spanner.connection.budget());
         LockTable(Arc::new(Table { store, ..table }), Defaults::default())
     }
 
-    #[cfg(all(feature = "__simulation", unix))]
+    #[cfg(feature = "__simulation")]
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.0
     }

@@ -4,17 +4,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-#[cfg(not(unix))]
-fn main() {}
-
-#[cfg(unix)]
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(unix::a_child_by_fork_sends_nothing_under_its_parents_term());
+    runtime.block_on(story::a_child_by_fork_sends_nothing_under_its_parents_term());
 }
 
-#[cfg(unix)]
-mod unix {
+mod story {
     use std::io::{Read as _, Write as _, pipe};
     use std::thread::sleep;
     use std::time::Duration;

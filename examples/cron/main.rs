@@ -10,20 +10,15 @@
 //! without the library, then shows from outside that each report was written exactly once.
 
 mod backfill;
-#[cfg(unix)]
 #[allow(dead_code, reason = "the failover example uses the rest")]
 #[path = "../failover/fleet.rs"]
 mod fleet;
-#[cfg(unix)]
 mod node;
 #[path = "../parts/server.rs"]
 mod server;
-#[cfg(unix)]
 mod story;
-#[cfg(unix)]
 mod verdict;
 
-#[cfg(unix)]
 #[tokio::main]
 async fn main() -> Result<(), server::Failure> {
     let mut arguments = std::env::args().skip(1);
@@ -37,10 +32,4 @@ async fn main() -> Result<(), server::Failure> {
         (Some("worker"), Some(endpoint), Some(id)) => node::work(&endpoint, &id).await,
         _ => Err("usage: cron [backfill]".into()),
     }
-}
-
-#[cfg(not(unix))]
-#[tokio::main]
-async fn main() -> Result<(), server::Failure> {
-    backfill::backfill().await
 }

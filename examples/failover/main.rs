@@ -9,22 +9,14 @@
 //! woken process refuses itself. One leader is asked to go. The verdict comes from outside: from the
 //! `orders` table and the processes' logs, without the library.
 
-#[cfg(unix)]
 mod delegate;
-#[cfg(unix)]
 mod drawing;
-#[cfg(unix)]
 mod fleet;
-#[cfg(unix)]
 mod orders;
-#[cfg(unix)]
 mod story;
-#[cfg(unix)]
 mod verdict;
-#[cfg(unix)]
 mod worker;
 
-#[cfg(unix)]
 #[tokio::main]
 async fn main() -> Result<(), fleet::Failure> {
     let mut arguments = std::env::args().skip(1);
@@ -38,9 +30,4 @@ async fn main() -> Result<(), fleet::Failure> {
         (Some("delegate"), Some(endpoint), Some(id)) => delegate::work(&endpoint, &id).await,
         _ => Err("usage: failover (no arguments)".into()),
     }
-}
-
-#[cfg(not(unix))]
-fn main() -> Result<(), &'static str> {
-    Err("failover: needs the signals of a Unix system")
 }

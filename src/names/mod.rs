@@ -250,8 +250,6 @@ pub(crate) fn default_id() -> String {
     let random = random::draw::<u32>();
     format!("{}-{}-{random:08x}", host_name(), std::process::id())
 }
-
-#[cfg(unix)]
 fn host_name() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     // Fully qualified names say the same thing for longer.
@@ -259,11 +257,6 @@ fn host_name() -> String {
         Some(first) if !first.is_empty() => first.to_string(),
         _ => "host".to_string(),
     }
-}
-
-#[cfg(not(unix))]
-fn host_name() -> String {
-    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "host".to_string())
 }
 
 /// Returns true if `key` has the form of a takeover row of some lock.

@@ -22,10 +22,10 @@ pub use depose::{Deposed, Evict};
 #[doc(hidden)]
 pub use exited::{AtExit, ExitedInstance};
 pub(crate) use exited::{release_exited, release_left};
-#[cfg(all(feature = "__simulation", unix))]
+#[cfg(feature = "__simulation")]
 pub(crate) use history::Walk;
 pub use history::{Cause, History, HistoryEnd, PastTerm};
-#[cfg(all(feature = "__simulation", unix))]
+#[cfg(feature = "__simulation")]
 #[doc(hidden)]
 pub use history::{Past, Version};
 pub(crate) use inspect::inspect;

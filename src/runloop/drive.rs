@@ -241,10 +241,10 @@ impl<R: LockRow> Driver<R> {
 
     /// Has the protocol decide; the simulation sees that it keeps its contract.
     fn decide(&mut self, now: Moment, event: Event) -> Decision {
-        #[cfg(all(feature = "__simulation", unix))]
+        #[cfg(feature = "__simulation")]
         let (before, happened) = (self.instance.clone(), event.clone());
         let decision = self.instance.decide(now, event);
-        #[cfg(all(feature = "__simulation", unix))]
+        #[cfg(feature = "__simulation")]
         super::contract::note(self.instance.broken_rule(&before, now, &happened, &decision));
         decision
     }

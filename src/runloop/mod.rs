@@ -1,6 +1,6 @@
 //! The loop of an instance, and those in this process who ask it for the lock.
 
-#[cfg(all(feature = "__simulation", unix))]
+#[cfg(feature = "__simulation")]
 pub(crate) mod contract;
 mod drive;
 mod job;
@@ -16,7 +16,7 @@ pub(crate) use job::{JobRows, SlotSeen};
 pub(crate) use metrics::Meter;
 pub(crate) use role::RowRole;
 pub(crate) use row::BatchedRow;
-#[cfg(all(feature = "__simulation", unix))]
+#[cfg(feature = "__simulation")]
 pub(crate) use row::{LockRow, UnderWay};
 pub(crate) use shared::{ReaderRow, ReadersPlace, WriteLockRow};
 pub(crate) use waiters::{End, Grant, NotGranted, WaitMode, Waiter};

@@ -69,7 +69,7 @@ impl BatchedRow {
     }
 
     /// Returns the row of an ordinary lock, in the batcher of this handle.
-    #[cfg(all(feature = "__simulation", unix))]
+    #[cfg(feature = "__simulation")]
     pub(crate) fn of(handle: BatchHandle, settings: &Settings) -> BatchedRow {
         BatchedRow(Arc::new(BatchedRow::with_handle(handle, settings)))
     }

@@ -17,7 +17,7 @@ use spindle_protocol::Moment;
 pub struct Clock(Source);
 
 /// A simulated machine with clocks of its own.
-#[cfg(all(feature = "__simulation", unix))]
+#[cfg(feature = "__simulation")]
 pub trait Machine: std::fmt::Debug + Send + Sync {
     /// Reads one of its clocks: time since an arbitrary origin.
     fn read(&self, clock: rustix::time::ClockId) -> Duration;
@@ -27,7 +27,7 @@ pub trait Machine: std::fmt::Debug + Send + Sync {
 enum Source {
     System,
     Runtime(tokio::time::Instant),
-    #[cfg(all(feature = "__simulation", unix))]
+    #[cfg(feature = "__simulation")]
     Simulated(std::sync::Arc<dyn Machine>),
 }
 
@@ -35,13 +35,6 @@ enum Source {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
 #[cfg(target_vendor = "apple")]
-const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
-/// The clock of a simulated machine, read where the library reads the system's clock.
-#[cfg(all(
-    feature = "__simulation",
-    unix,
-    not(any(target_os = "linux", target_os = "android", target_vendor = "apple"))
-))]
 const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
 
 impl Clock {
@@ -59,7 +52,7 @@ impl Clock {
         Clock(Source::Runtime(origin.checked_sub(Duration::from_secs(86_400)).unwrap_or(origin)))
     }
 
-    #[cfg(all(feature = "__simulation", unix))]
+    #[cfg(feature = "__simulation")]
     pub(crate) fn simulated(machine: std::sync::Arc<dyn Machine>) -> Clock {
         Clock(Source::Simulated(machine))
     }
@@ -68,7 +61,7 @@ impl Clock {
         Moment(match &self.0 {
             Source::System => system_now(),
             Source::Runtime(origin) => origin.elapsed(),
-            #[cfg(all(feature = "__simulation", unix))]
+            #[cfg(feature = "__simulation")]
             Source::Simulated(machine) => machine.read(ID),
         })
     }
@@ -80,20 +73,10 @@ impl Default for Clock {
     }
 }
 
-#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 fn system_now() -> Duration {
     let time = rustix::time::clock_gettime(ID);
     // Neither is negative: both count from the start of the machine.
     Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
-#[allow(clippy::disallowed_methods, reason = "the best that this platform's library offers")]
-fn system_now() -> Duration {
-    use std::sync::OnceLock;
-    use std::time::Instant;
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    ORIGIN.get_or_init(Instant::now).elapsed()
 }
 
 #[cfg(test)]

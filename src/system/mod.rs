@@ -7,7 +7,7 @@ mod runtime;
 mod ticks;
 
 pub use clock::Clock;
-#[cfg(all(feature = "__simulation", unix))]
+#[cfg(feature = "__simulation")]
 pub use clock::Machine;
 pub(crate) use runtime::{check_io, runtime};
 pub(crate) use ticks::Ticks;

@@ -10,7 +10,7 @@ pub(crate) fn draw<T>() -> T
 where
     StandardUniform: Distribution<T>,
 {
-    #[cfg(all(feature = "__simulation", unix))]
+    #[cfg(feature = "__simulation")]
     if let Some(drawn) = seeded::draw(&StandardUniform) {
         return drawn;
     }
@@ -23,10 +23,10 @@ pub(crate) fn jittered(pause: Duration) -> Duration {
 }
 
 /// Has everything on this thread draw from a seed from now on.
-#[cfg(all(feature = "__simulation", unix))]
+#[cfg(feature = "__simulation")]
 pub(crate) use seeded::draw_from;
 
-#[cfg(all(feature = "__simulation", unix))]
+#[cfg(feature = "__simulation")]
 mod seeded {
     use std::cell::RefCell;
 
@@ -47,7 +47,7 @@ mod seeded {
     }
 }
 
-#[cfg(all(test, feature = "__simulation", unix))]
+#[cfg(all(test, feature = "__simulation"))]
 mod tests {
     use super::*;
 

@@ -4,9 +4,7 @@
 //! It costs Spanner no request. Where no agent listens, or one of another table, the locks work as ever.
 
 mod registration;
-#[cfg_attr(not(unix), allow(dead_code, reason = "nothing is said there"))]
 mod speaker;
-#[cfg(unix)]
 mod stream;
 
 pub(crate) use registration::{Registration, Witness};

@@ -101,16 +101,9 @@ impl Registration {
         Instance { lock: Arc::clone(&self.lock), nonce }
     }
 }
-
-#[cfg(unix)]
 fn speak(speaker: &Speaker, orders: mpsc::UnboundedReceiver<Order>) {
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(super::stream::speak(speaker, orders)),
         Err(error) => speaker.failed(&format!("no runtime: {error}")),
     }
-}
-
-#[cfg(not(unix))]
-fn speak(speaker: &Speaker, _orders: mpsc::UnboundedReceiver<Order>) {
-    speaker.failed("unsupported: there is no Unix socket on this system");
 }

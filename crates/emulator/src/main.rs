@@ -79,7 +79,6 @@ fn say(text: &str) -> Result<(), String> {
 }
 
 /// Resolves when the program is to end.
-#[cfg(unix)]
 fn ended() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -88,16 +87,6 @@ fn ended() -> io::Result<impl Future<Output = ()>> {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
-        }
-    })
-}
-
-#[cfg(not(unix))]
-fn ended() -> io::Result<impl Future<Output = ()>> {
-    Ok(async {
-        // Without the signal there is no end but the process's.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
         }
     })
 }

@@ -198,7 +198,6 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Listens, with `SO_REUSEADDR`, so that a server can come back to its port at once.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)

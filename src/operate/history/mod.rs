@@ -7,7 +7,7 @@ mod walk;
 
 pub use past_term::{Cause, HistoryEnd, PastTerm};
 pub use terms::History;
-#[cfg(all(feature = "__simulation", unix))]
+#[cfg(feature = "__simulation")]
 pub(crate) use walk::Walk;
-#[cfg(all(feature = "__simulation", unix))]
+#[cfg(feature = "__simulation")]
 pub use walk::{Past, Version};

@@ -13,36 +13,21 @@
 //! for workers that are killed. With `--server` they do so on an emulator
 //! of somebody else's, such as Google's.
 
-#[cfg(unix)]
 mod checks;
-#[cfg(unix)]
 mod counters;
-#[cfg(unix)]
 mod deploys;
-#[cfg(unix)]
 mod fleet;
-#[cfg(unix)]
 mod history;
-#[cfg(unix)]
 mod nemesis;
-#[cfg(unix)]
 mod picture;
-#[cfg(unix)]
 mod proxy;
-#[cfg(unix)]
 mod run;
-#[cfg(unix)]
 mod setup;
-#[cfg(unix)]
 mod summary;
-#[cfg(unix)]
 mod tables;
-#[cfg(unix)]
 mod worker;
 
 use std::process::ExitCode;
-
-#[cfg(unix)]
 #[derive(clap::Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -51,8 +36,6 @@ struct Arguments {
     #[command(flatten)]
     options: run::Options,
 }
-
-#[cfg(unix)]
 #[derive(clap::Subcommand)]
 enum Command {
     /// Judges what a run has left in this folder.
@@ -67,8 +50,6 @@ enum Command {
         agent: Option<std::net::SocketAddr>,
     },
 }
-
-#[cfg(unix)]
 #[tokio::main]
 async fn main() -> ExitCode {
     let Arguments { command, options } = clap::Parser::parse();
@@ -87,10 +68,4 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-#[cfg(not(unix))]
-fn main() -> ExitCode {
-    eprintln!("chaos: needs the signals of a Unix system");
-    ExitCode::FAILURE
 }
