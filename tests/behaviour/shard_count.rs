@@ -257,11 +257,11 @@ async fn an_attempt_from_before_a_move_runs_nothing_after_it() {
         let (_joins, session) = fleet.world.known(|| fleet.join("b")).await;
         let key = "spindle:shard:orders/partitions/";
         let slow = Fault::on(Rpc::Commit).session(session).key(format!("{key}1"));
-        let slow = slow.effect(Effect::Delay(Duration::from_millis(1_150)));
+        let slow = slow.effect(Effect::Delay(Duration::from_millis(800)));
         let slow = [slow.clone(), slow.key(format!("{key}0"))];
         let slow = slow.map(|slow| fleet.world.spanner.inject(slow));
         until("it is handed a shard", || (fleet.work.owners().len() == 1).then_some(())).await;
-        sleep(Duration::from_millis(after * 100)).await;
+        sleep(Duration::from_millis(after * 200)).await;
         fleet.resize(9).await.unwrap();
         sleep(LEASE).await;
         delayed += slow.iter().map(|slow| slow.hits()).sum::<u64>();
