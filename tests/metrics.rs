@@ -261,6 +261,8 @@ fn the_dashboard_and_the_alert_rules_name_only_metrics_that_exist() {
     assert!(page.contains(&format!("```rust\n{}```\n", include_str!("metrics/exporter.rs"))));
     let of_serve = page.lines().filter(|line| line.starts_with("| gauge | `spindle_table_"));
     exist.extend(of_serve.flat_map(named));
+    let of_agents = include_str!("../crates/cli/src/agent/probes.rs");
+    exist.extend(named(of_agents).into_iter().filter(|name| name.starts_with("spindle_agent_")));
     for (file, text) in [("alerts.yml", rules), ("grafana.json", dashboard)] {
         let named = named(text);
         assert!(!named.is_empty(), "{file}");
