@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::count_row::CountRow;
 use super::shards_view::{ShardEvent, ShardsView};
-use crate::error::{Error, Kind, ReleaseOutcome, Result, TaskError};
+use crate::error::{Error, Kind, Result, TaskError};
 use crate::lock::{self, Ended, Guard, Orders, Spindle, Why};
 use crate::settings::LockBuilder;
 use crate::term::{Term, say};
@@ -137,7 +137,7 @@ impl Drop for Gained {
     }
 }
 
-/// What a shard's task returns in the end.
+/// The result of a shard's task.
 pub(super) type Outcome = Result<(), TaskError>;
 
 /// How a shard's work in this member ended.
@@ -297,17 +297,13 @@ fn is_of_lost_term(guard: &Guard, error: &TaskError) -> bool {
     Error::is_of_lost_term(&**error, guard.lock(), guard.token())
 }
 
-/// Gives the shard to others after an error of its task, which is a failure unless it says that the term
-/// is over and it is.
+/// Gives the shard to others after an error of its task.
 async fn failed(guard: Guard, source: TaskError, ran: Duration) -> Finished {
     let (lock, token) = (guard.lock().to_string(), guard.token());
-    let (id, is_lost) = (guard.instance().id().to_string(), is_of_lost_term(&guard, &source));
-    let error = lock::task_failed(&lock, source);
-    // A release that is acknowledged proves that the term was not over.
-    if guard.release().await != ReleaseOutcome::Released && is_lost {
-        say(|| tracing::info!(lock, id, %token, %error, "the task learned that its term is over"));
+    let id = guard.instance().id().to_string();
+    let Some(error) = lock::released_after_error(guard, source).await else {
         return Finished::Gone;
-    }
+    };
     say(|| tracing::warn!(lock, id, %token, ?ran, %error, "a shard's task failed"));
     Finished::Failed(ran)
 }

@@ -20,5 +20,5 @@ pub use job::{Job, JobFailure, JobOutcome, JobRun, Skip, Skipped, Slot, SlotReco
 pub use lead_each::LeadEach;
 pub use lead_options::TaskResult;
 pub use start::RunHandle;
-pub(crate) use supervisor::{say_dropped, task_failed};
+pub(crate) use supervisor::{released_after_error, say_dropped};
 pub(crate) use work::{Ended, Orders, Why, joined, run};

@@ -142,17 +142,8 @@ impl Supervisor {
     /// that the term is over and it is.
     async fn failed(&mut self, guard: Guard, source: TaskError) -> Result<()> {
         let (lock, token) = (guard.lock().to_string(), guard.token());
-        let id = self.lock.id().to_string();
-        let is_lost = Error::is_of_lost_term(&*source, &lock, token);
-        let error = task_failed(&lock, source);
-        let release = guard.release().await;
-        // A release that is acknowledged proves that the term was not over.
-        if is_lost && release != ReleaseOutcome::Released {
-            say(
-                || tracing::info!(lock, id, %token, %error, "the task learned that its term is over"),
-            );
-            return Ok(());
-        }
+        let Some(error) = released_after_error(guard, source).await else { return Ok(()) };
+        let id = self.lock.id();
         if self.pauses.options.ends_on_error {
             return Err(error);
         }
@@ -164,6 +155,22 @@ impl Supervisor {
         back_off(&self.orders, pause).await;
         Ok(())
     }
+}
+
+/// Releases the lock after an error of its task. Returns the failure; none if the error says that the
+/// term is over, and it is.
+pub(crate) async fn released_after_error(guard: Guard, source: TaskError) -> Option<Error> {
+    let (lock, token) = (guard.lock().to_string(), guard.token());
+    let id = guard.instance().id().to_string();
+    let is_lost = Error::is_of_lost_term(&*source, &lock, token);
+    let error = task_failed(&lock, source);
+    let release = guard.release().await;
+    // A release that is acknowledged proves that the term was not over.
+    if is_lost && release != ReleaseOutcome::Released {
+        say(|| tracing::info!(lock, id, %token, %error, "the task learned that its term is over"));
+        return None;
+    }
+    Some(error)
 }
 
 /// Releases the lock after the last task, and returns what that one said in time.
@@ -186,7 +193,7 @@ pub(crate) fn say_dropped<R: TaskResult>(guard: &Guard, returned: Option<R>) {
     }
 }
 
-pub(crate) fn task_failed(lock: &str, source: TaskError) -> Error {
+pub(super) fn task_failed(lock: &str, source: TaskError) -> Error {
     let what = format!("its task failed: {}", with_causes(&*source));
     Error::new(Kind::Task { lock: lock.to_string(), what, source: Some(source) })
 }
