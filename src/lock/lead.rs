@@ -34,7 +34,9 @@ impl Spindle {
     /// - **It panics**: the lock is released, and the panic is an error. A panic is a mistake in
     ///   the code and not a failure that passes.
     ///
-    /// The [`Lead`] has choices about an error, and about a task that hangs. Returns the value of the last task: it returned by itself, or after `cancel` and in time.
+    /// The [`Lead`] has choices about an error, and about a task that hangs.
+    ///
+    /// Returns the value of the last task: it returned by itself, or after `cancel` and in time.
     /// Returns nothing if `cancel` came while no task ran, or if the task had to be aborted.
     ///
     /// A `lead` that ends although nobody cancelled it is logged at WARN. The instance isn't

@@ -56,7 +56,7 @@ async fn a_tables_health_is_the_worst_of_all_that_it_runs_and_names_what_is_in_t
         health.to_string().contains("lock `fails`") && health.to_string().contains("out of paper")
     );
 
-    // What has lasted longer stands first.
+    // Trouble that has lasted longer stands first.
     let outage = world.spanner.inject(Fault::any().effect(Effect::Stall));
     sleep(LEASE * 3).await;
     names(&["fails", "runs"]);

@@ -132,7 +132,7 @@ impl Record {
         self.lost_ms.or(self.since_ms).map(so_long)
     }
 
-    /// Who waits first in line, and for how long.
+    /// The contender that stands first in line, and for how long it has waited.
     pub fn in_line(&self) -> Option<String> {
         let waits = self.next_in_line_ms.map(so_long)?;
         Some(format!("{} (for {waits})", self.next_in_line.as_ref()?))

@@ -70,7 +70,7 @@ pub enum Change {
     /// Makes the change only if the row names the holder and has the token that are expected, so that
     /// it ends no other term.
     Expecting {
-        /// What the row has to say.
+        /// The holder and the token that the row has to have.
         expected: Expected,
         /// The change.
         change: Box<Change>,
