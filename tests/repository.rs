@@ -310,6 +310,43 @@ fn each_stage_of_the_gate_is_in_one_of_its_lists() {
     assert_eq!(listed, stages);
 }
 
+/// A stage that no job names would never run on GitHub's machines.
+#[test]
+fn each_stage_of_the_gate_is_in_one_job_and_actions_are_pinned() {
+    let list = |name: &str| {
+        let listed = Command::new(".ci/run").args(["--list", name]).output().unwrap();
+        assert!(listed.status.success(), "{listed:?}");
+        let mut names: Vec<String> =
+            String::from_utf8(listed.stdout).unwrap().lines().map(str::to_owned).collect();
+        names.sort_unstable();
+        names
+    };
+    let jobs = |file: &str, key: &str| {
+        let text = fs::read_to_string(file).unwrap();
+        let stages = text.lines().filter_map(|line| {
+            let (_, stages) = line.trim_start().strip_prefix("- {")?.split_once(key)?;
+            Some(stages.split([',', '}']).next().unwrap().to_owned())
+        });
+        let mut names: Vec<String> = stages
+            .flat_map(|it| it.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            .collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(list("gate"), jobs(".github/workflows/ci.yml", " stages: "));
+    assert_eq!(list("nightly"), jobs(".github/workflows/nightly.yml", " stage: "));
+    let workflows = fs::read_dir(".github/workflows").unwrap().map(|it| it.unwrap().path());
+    for file in workflows.chain([PathBuf::from(".github/actions/setup/action.yml")]) {
+        let text = fs::read_to_string(&file).unwrap();
+        for action in text.split("uses: ").skip(1).map(|it| it.lines().next().unwrap()) {
+            let pin = action.split_once('@').map_or("", |(_, pin)| pin);
+            let commit = pin.split_once(" # v").map_or("", |(commit, _)| commit);
+            let is_commit = commit.len() == 40 && commit.bytes().all(|it| it.is_ascii_hexdigit());
+            assert!(is_commit || action.starts_with("./"), "{}: {action}", file.display());
+        }
+    }
+}
+
 /// Of all tools, the gate finds its own alone, so that the stage has none of those that it needs.
 #[cfg(target_os = "linux")]
 #[test]
