@@ -23,15 +23,22 @@ use crate::record::Record;
 use crate::sandbox::Sandbox;
 use crate::sources::Sources;
 
+/// More than are ever judged in a minute.
+const A_MINUTE: u64 = 15;
+
 /// Judges the mutants of verify/mutants/list: each must be noticed by a checker.
 #[derive(Parser)]
 struct Options {
     /// Judges only those with this text in their names or edited files; more than one may be given.
     #[arg(long, value_name = "TEXT", conflicts_with = "changed")]
     only: Vec<String>,
-    /// Judges those whose file or checker changed since they were noticed, and ten others drawn by the commit's hash.
+    /// Judges those whose file or checker changed since a commit, without those that the record has as noticed, and ten
+    /// others drawn by the hash of HEAD.
     #[arg(long)]
     changed: bool,
+    /// The commit; by default the one at which the branch left main, and on main the twentieth before.
+    #[arg(long, value_name = "COMMIT", requires = "changed")]
+    since: Option<String>,
     /// Begins none after this many minutes, or half of them after the tests have passed without mutants, whichever is
     /// later; those that are left are counted.
     #[arg(long, value_name = "MINUTES", requires = "changed")]
@@ -73,8 +80,8 @@ fn run(options: &Options) -> io::Result<bool> {
     let sources = Sources::read(&workspace)?;
     let mutants = mutant::read_all(&workspace)?;
     let record = Record::open(&workspace, &mutants, &sources)?;
-    let (selected, why) = if options.changed {
-        changes::changed(&workspace, &mutants, &record)?
+    let (mut selected, why) = if options.changed {
+        changes::changed(&workspace, &mutants, &sources, &record, options.since.as_deref())?
     } else {
         changes::named(&mutants, &options.only)
     };
@@ -82,6 +89,10 @@ fn run(options: &Options) -> io::Result<bool> {
         return Err(io::Error::other("no mutant has such a name or edits such a file"));
     }
     println!("mutants: {why}");
+    // Those for which there will be no time don't have their tests pass first.
+    let time_for = options.minutes.map_or(u64::MAX, |minutes| minutes * A_MINUTE);
+    let hopeless =
+        selected.split_off(usize::try_from(time_for).unwrap_or(usize::MAX).min(selected.len()));
     let jobs = usize::try_from(options.jobs).unwrap_or(1).min(selected.len());
     let sandboxes: Vec<_> =
         (0..jobs).map(|index| Sandbox::open(&workspace, index)).collect::<io::Result<_>>()?;
@@ -98,10 +109,11 @@ fn run(options: &Options) -> io::Result<bool> {
     let left = queue.waiting.into_inner().unwrap_or_else(PoisonError::into_inner);
     let judged = queue.judged.into_inner().unwrap_or_else(PoisonError::into_inner);
     report(&judged);
+    let left = left.len() + hopeless.len();
     let caught = judged.iter().filter(|it| it.outcome.is_noticed()).count();
     let is_ok = caught == judged.len() && caught > 0;
-    if !left.is_empty() {
-        println!("!! LEFT TO THE NIGHTLY RUN: {} mutants that changed or were drawn", left.len());
+    if left > 0 {
+        println!("!! LEFT TO THE NIGHTLY RUN: {left} mutants that changed or were drawn");
     }
     println!(
         "mutants: {} caught={caught}/{} judged={}/{} left={} seconds={}",
@@ -109,7 +121,7 @@ fn run(options: &Options) -> io::Result<bool> {
         judged.len(),
         judged.len(),
         mutants.len(),
-        left.len(),
+        left,
         began.elapsed().as_secs()
     );
     Ok(is_ok)

@@ -11,12 +11,12 @@ use fnv::FnvHasher;
 
 use crate::checker::Checker;
 use crate::mutant::{LIST, Mutant};
+use crate::sandbox;
 use crate::sources::Sources;
 
-/// One line for each mutant that was noticed, sorted by name: `NAME DIGEST`.
-const JUDGED: &str = "verify/mutants/judged";
-
-/// The mutants that were noticed, in a file of the workspace.
+/// The mutants that were noticed, in a file that no commit has: runs of one target folder share it, and CI keeps it.
+///
+/// It has one line for each, sorted by name: `NAME DIGEST`.
 pub struct Record {
     file: PathBuf,
     /// The digest of each mutant on the sources as they are.
@@ -28,8 +28,9 @@ pub struct Record {
 impl Record {
     pub fn open(workspace: &Path, mutants: &[Mutant], sources: &Sources) -> io::Result<Record> {
         let digest = |it: &Mutant| Ok((it.name.clone(), digest(workspace, it, sources)?));
+        let target = sandbox::target(workspace);
         Ok(Record {
-            file: workspace.join(JUDGED),
+            file: target.join("mutants/judged"),
             now: mutants.iter().map(digest).collect::<io::Result<_>>()?,
             one_writer: Mutex::default(),
         })
@@ -55,6 +56,7 @@ impl Record {
         let line = |(name, digest): (String, String)| format!("{name} {digest}\n");
         let lines: String = kept.into_iter().map(line).collect();
         // A run that is stopped here leaves a whole file.
+        fs::create_dir_all(self.file.parent().unwrap_or(&self.file))?;
         let new = self.file.with_extension("new");
         fs::write(&new, lines)?;
         fs::rename(&new, &self.file)
@@ -70,19 +72,22 @@ impl Record {
     }
 }
 
-/// Returns the digest of a mutant's own file, of the files that it edits, and of its first checker's.
-///
-/// FNV-1a never changes, so the record is good for any version of Rust.
-fn digest(workspace: &Path, mutant: &Mutant, sources: &Sources) -> io::Result<String> {
+/// Returns what a mutant is judged on: its own file, those that it edits, and its first checker's.
+pub fn judged_on(mutant: &Mutant, sources: &Sources) -> io::Result<BTreeSet<String>> {
     let checkers = Checker::all_for(mutant, sources)?;
     let checks = |file: &&str| checkers.first().is_some_and(|checker| checker.is_in(file));
     let own = format!("{LIST}/{}.toml", mutant.name);
-    let edited = mutant.edits.iter().map(|edit| edit.file.as_str());
-    let files: BTreeSet<&str> =
-        sources.files().filter(checks).chain(edited).chain([&*own]).collect();
+    let edited = mutant.edits.iter().map(|edit| edit.file.clone());
+    Ok(sources.files().filter(checks).map(str::to_string).chain(edited).chain([own]).collect())
+}
+
+/// Returns the digest of all that a mutant is judged on.
+///
+/// FNV-1a never changes, so the record is good for any version of Rust.
+fn digest(workspace: &Path, mutant: &Mutant, sources: &Sources) -> io::Result<String> {
     let mut hasher = FnvHasher::default();
-    for file in files {
-        for part in [file.as_bytes(), &fs::read(workspace.join(file))?] {
+    for file in judged_on(mutant, sources)? {
+        for part in [file.as_bytes(), &fs::read(workspace.join(&file))?] {
             hasher.write(part);
             hasher.write(&[0]);
         }

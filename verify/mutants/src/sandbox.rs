@@ -22,8 +22,7 @@ pub struct Sandbox {
 impl Sandbox {
     /// Opens the copy of this number, and brings it up to date.
     pub fn open(workspace: &Path, index: usize) -> io::Result<Sandbox> {
-        let built = std::env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| workspace.join("target"), PathBuf::from);
+        let built = target(workspace);
         let place = built.join("mutants").join(index.to_string());
         let sandbox = Sandbox { copy: place.join("copy"), target: place.join("target") };
         update(workspace, &sandbox.copy)?;
@@ -87,6 +86,11 @@ impl Sandbox {
             .stdin(Stdio::null())
             .output()
     }
+}
+
+/// The folder of what is built.
+pub fn target(workspace: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from)
 }
 
 /// Makes the copy equal to the sources; a file that is equal keeps its time, so that it stays built.

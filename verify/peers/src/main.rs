@@ -162,7 +162,7 @@ async fn compare(program: &Path, libraries: &[Library], options: &Compare) -> Re
                 (program.to_path_buf(), library.clone(), options.clone());
             tokio::spawn(async move { measure(&program, &library, &options).await })
         };
-        let running: Vec<_> = libraries.into_iter().map(alone).collect();
+        let running: Vec<_> = libraries.iter().map(alone).collect();
         for library in running {
             measured.push(library.await??);
         }
