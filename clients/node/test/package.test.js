@@ -1,0 +1,248 @@
+// The package, with agents and locks that are real. `clients/test` has the database.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, readdir, readlink, rm, writeFile } from 'node:fs/promises';
+import { connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import * as spindle from '../src/index.js';
+
+const { Agent, NotHeld } = spindle;
+const ENOUGH = new Error('enough');
+const LIMIT = { timeout: 40_000 };
+
+async function firstLine(process) {
+  for await (const line of createInterface({ input: process.stdout })) return line;
+  throw new Error('the process said nothing');
+}
+
+/** An agent of the program's, and a client of it. */
+async function started(t, { at = '--listen=127.0.0.1:0', more = [], ...settings } = {}) {
+  const program = spawn(process.env.SPINDLE_PROGRAM, ['agent', at, ...more], { stdio: ['ignore', 'pipe', 'ignore'] });
+  t.after(() => program.kill('SIGKILL'));
+  const address = (await firstLine(program)).split(' ')[2].replace(/^http:\/\/|\/$/g, '');
+  const agent = new Agent({ address, sigterm: false, ...settings });
+  t.after(() => agent.close());
+  return { program, address, agent };
+}
+
+async function folder(t) {
+  const made = await mkdtemp(join(tmpdir(), 'spindle-'));
+  t.after(() => rm(made, { recursive: true }));
+  return made;
+}
+
+/** Leads for one term; returns it, and how many seconds it took. */
+async function leads(agent, lock, lease, work = () => {}) {
+  const began = performance.now();
+  const told = {};
+  const leading = agent.lead(lock, async (term) => {
+    Object.assign(told, { term, took: (performance.now() - began) / 1000 });
+    await work(term);
+    throw ENOUGH;
+  }, { lease });
+  await assert.rejects(leading, ENOUGH);
+  return told;
+}
+
+const over = (term) => new Promise((resolve) => term.signal.addEventListener('abort', resolve));
+
+test('a term lasts longer than its lease, and is let go of at the end of the work', LIMIT, async (t) => {
+  const { agent } = await started(t);
+  const { term } = await leads(agent, 'node-lead', 2000, async (term) => {
+    await sleep(3000);
+    assert.ok(term.isHeld(), 'heartbeats renew it');
+  });
+  assert.equal(term.isHeld(), false);
+  assert.ok(term.signal.aborted);
+  assert.throws(() => term.ensure(), NotHeld);
+  const after = await leads(agent, 'node-lead', 20_000);
+  assert.ok(after.term.token > term.token);
+  assert.ok(after.took < 5, `${after.took} s`);
+});
+
+test('a lock of another is not acquired, and is once it is let go of', LIMIT, async (t) => {
+  const { agent } = await started(t);
+  const token = await agent.acquire('node-acquire', async (term) => {
+    await assert.rejects(agent.acquire('node-acquire', () => {}), NotHeld);
+    return term.token;
+  });
+  await agent.acquire('node-acquire', async (after) => {
+    assert.ok(after.token > token);
+    await sleep(3000);
+    assert.ok(after.isHeld(), 'its heartbeats tell later deadlines');
+  }, { wait: 10_000, lease: 2000 });
+});
+
+test('a slot runs once, and again after a failure', LIMIT, async (t) => {
+  const { agent } = await started(t);
+  const options = { slot: new Date(), retryPause: 100 };
+  let runs = 0;
+  const fails = () => Promise.reject(ENOUGH);
+  await assert.rejects(agent.runOnce('node-job', fails, options), ENOUGH);
+  assert.equal(await agent.runOnce('node-job', () => runs++, options), 'released');
+  assert.equal(await agent.runOnce('node-job', () => runs++, options), 'skipped');
+  assert.equal(runs, 1);
+});
+
+test('a socket, and a secret that is written anew', LIMIT, async (t) => {
+  const inside = await folder(t);
+  const tokenFile = join(inside, 'token');
+  const write = (text) => writeFile(tokenFile, text, { mode: 0o600 });
+  await write('the first of two secrets');
+  const at = `--socket=${join(inside, 'agent.sock')}`;
+  const { agent, address } = await started(t, { at, more: ['--token-file', tokenFile], tokenFile });
+  for (const text of ['the first of two secrets', 'another secret, and longer']) {
+    await write(text);
+    await agent.acquire('node-secret', (term) => assert.ok(term.isHeld()));
+  }
+  const other = new Agent({ address, token: 'something else altogether', sigterm: false });
+  await assert.rejects(other.acquire('node-secret', () => {}), { code: 'unauthorized' });
+});
+
+test('a child has no connection of its parent', LIMIT, async (t) => {
+  const { agent } = await started(t);
+  await leads(agent, 'node-child', 20_000, async () => {
+    const child = spawn('sleep', ['60'], { stdio: 'ignore' });
+    await once(child, 'spawn');
+    const folder = `/proc/${child.pid}/fd`;
+    const links = await Promise.all((await readdir(folder)).map((fd) => readlink(join(folder, fd))));
+    child.kill();
+    assert.deepEqual(links.filter((link) => link.startsWith('socket:')), []);
+  });
+});
+
+test('an agent that ends is let go of, and another leads at once', LIMIT, async (t) => {
+  const first = await started(t);
+  const second = await started(t);
+  await leads(first.agent, 'node-ending', 20_000, async (term) => {
+    first.program.kill('SIGTERM');
+    const told = performance.now();
+    await over(term);
+    assert.ok(performance.now() - told < 3000, 'its stream says so, before its heartbeat does');
+  });
+  const { took } = await leads(second.agent, 'node-ending', 20_000);
+  assert.ok(took < 8, `${took} s`);
+});
+
+test('an agent that dies ends the term, and its client goes on contending', LIMIT, async (t) => {
+  const at = `--socket=${join(await folder(t), 'agent.sock')}`;
+  const { agent, program } = await started(t, { at });
+  let terms = 0;
+  const leading = agent.lead('node-dies', async (term) => {
+    if (++terms === 2) throw ENOUGH;
+    program.kill('SIGKILL');
+    await over(term);
+    await started(t, { at });
+  }, { lease: 2000 });
+  await assert.rejects(leading, ENOUGH);
+});
+
+test('close ends the work first, and lets go then', LIMIT, async (t) => {
+  const { agent, address } = await started(t);
+  const steps = [];
+  const begun = new Promise((resolve) => {
+    agent.lead('node-close', async (term) => {
+      resolve();
+      await over(term);
+      await sleep(200);
+      steps.push('work');
+    }, { lease: 20_000 });
+  });
+  await begun;
+  await agent.close();
+  steps.push('closed');
+  assert.deepEqual(steps, ['work', 'closed']);
+  const other = new Agent({ address, sigterm: false });
+  const { took } = await leads(other, 'node-close', 20_000);
+  assert.ok(took < 8, `${took} s`);
+});
+
+test('a contender that is closed before its request arrives leaves nothing behind', LIMIT, async (t) => {
+  const { address, agent: other } = await started(t);
+  const [host, port] = address.split(':');
+  let relayed;
+  const relay = createServer((client) => {
+    const agent = connect({ host, port });
+    agent.on('error', () => {}).pipe(client);
+    const ends = () => setTimeout(() => agent.destroy(), 500).unref();
+    client.on('error', ends).on('close', ends);
+    client.once('data', async (head) => {
+      if (head.includes('/v1/lead')) {
+        relayed = once(agent, 'close');
+        await sleep(300);
+      }
+      agent.write(head);
+    });
+  });
+  await once(relay.listen(0, '127.0.0.1'), 'listening');
+  t.after(() => relay.close());
+  const agent = new Agent({ address: `127.0.0.1:${relay.address().port}`, sigterm: false });
+  const leading = agent.lead('node-early', () => {}, { lease: 20_000 });
+  await sleep(50);
+  await agent.close();
+  await leading;
+  await relayed;
+  const { took } = await leads(other, 'node-early', 20_000);
+  assert.ok(took < 8, `${took} s`);
+});
+
+test('a service that is told to end lets go, and ends by the signal', LIMIT, async (t) => {
+  const { agent, address } = await started(t);
+  const index = new URL('../src/index.js', import.meta.url);
+  for (const isDone of [true, false]) {
+    // The second one never stops its work: it waits for its deadline alone.
+    const source = `import { Agent } from '${index}';
+      await new Agent().lead('node-sigterm', async (term) => {
+        console.log('leads');
+        await new Promise((resolve) => ${isDone} && term.signal.addEventListener('abort', resolve));
+      }, { lease: ${isDone ? 20_000 : 2000} });`;
+    const options = { env: { ...process.env, SPINDLE_AGENT: address }, stdio: ['ignore', 'pipe', 'inherit'] };
+    const service = spawn(process.execPath, ['--input-type=module', '-e', source], options);
+    t.after(() => service.kill('SIGKILL'));
+    assert.equal(await firstLine(service), 'leads');
+    service.kill('SIGTERM');
+    assert.deepEqual(await once(service, 'exit'), [null, 'SIGTERM']);
+    const { took } = await leads(agent, 'node-sigterm', 2000);
+    assert.ok(took < 8, `${took} s`);
+  }
+});
+
+test('what no repetition cures is thrown', LIMIT, async (t) => {
+  const { agent } = await started(t);
+  await assert.rejects(agent.lead('node-bad', () => {}, { id: '>id' }), { code: 'bad_request' });
+});
+
+test('a fence that is lost rolls back', async () => {
+  const fence = { table: 'locktable', lock: 'a', writer: 'w', timestamp: '2026-01-01T00:00:00Z' };
+  const far = String(process.hrtime.bigint() + 10n ** 15n);
+  const term = new spindle.Term({ lock: 'a', token: '1', fence, deadline: { monotonic_ns: far, boottime_ns: far } });
+  const rows = [[[1]], [[]]];
+  let rollbacks = 0;
+  const transaction = { run: async () => rows.shift(), rollback: async () => rollbacks++ };
+  await term.check(transaction);
+  assert.equal(rollbacks, 0);
+  await assert.rejects(term.check(transaction), spindle.Fenced);
+  assert.equal(rollbacks, 1);
+  term.end();
+});
+
+test('a deadline of either clock ends the term', () => {
+  const fence = {};
+  const [soon, far] = [String(process.hrtime.bigint()), String(process.hrtime.bigint() + 10n ** 15n)];
+  for (const deadline of [{ monotonic_ns: far, boottime_ns: soon }, { monotonic_ns: soon, boottime_ns: far }]) {
+    const term = new spindle.Term({ lock: 'a', token: '1', fence, deadline });
+    assert.equal(term.isHeld(), false);
+    term.end();
+  }
+});
+
+test('the types name what the package has', async () => {
+  const types = await readFile(new URL('../src/index.d.ts', import.meta.url), 'utf8');
+  const classes = [...types.matchAll(/^export class (\w+)/gm)].map(([, name]) => name);
+  assert.deepEqual(classes.sort(), Object.keys(spindle).sort());
+});
