@@ -8,6 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[path = "repository/pages.rs"]
+mod pages;
+
 /// `docs/modules.md` lists the modules at the top of `src/`, from the lowest to the highest.
 #[test]
 fn a_module_uses_only_those_that_stand_above_it_in_the_table_of_modules() {
@@ -266,16 +269,6 @@ fn the_public_api_is_the_listed_one() {
         .build()
         .expect("the public API was not compared: another form of rustdoc's JSON is needed")
         .assert_eq_or_update("docs/public-api.txt");
-}
-
-#[test]
-fn the_states_that_safety_md_quotes_are_the_sum_of_its_tables() {
-    let page = fs::read_to_string("docs/safety.md").unwrap();
-    let (_, quoted) = page.split_once("`model: ok states=").unwrap();
-    let quoted: u64 = quoted.split(' ').next().unwrap().parse().unwrap();
-    let rows = page.lines().filter(|line| line.ends_with("| complete |"));
-    let states = rows.map(|row| row.split('|').nth(3).unwrap().trim().replace(',', ""));
-    assert_eq!(quoted, states.map(|states| states.parse::<u64>().unwrap()).sum::<u64>());
 }
 
 #[test]

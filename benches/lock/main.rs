@@ -252,7 +252,7 @@ async fn heartbeat(client: &DatabaseClient, lock: &str) -> Result<i128, Failure>
     Ok(i128::from(heartbeat.seconds()) * 1_000_000_000 + i128::from(heartbeat.nanos()))
 }
 
-/// One line in the form that `docs/benchmarks.md` quotes.
+/// One line in the form that `docs/figures.md` has.
 fn print(what: &str, setting: &str, times: &Times) {
     let [median, p90, worst] = [50, 90, 100].map(|percent| milliseconds(times.at(percent)));
     println!(
