@@ -2,7 +2,7 @@
 ;
 ; Formulas are SMT-LIB 2. The half of an action that `judge` and `cell` tell is what
 ; crates/protocol/src/change.rs does: a test evaluates it beside the code. `docs/proof.md` explains
-; each action, claim and clause.
+; them.
 
 ; Sorts of which there may be any number of elements, and names that stand for any: what is said of
 ; one is said of all. A `Writer` is an attempt to begin a term, or names no holder. A `Look` is one
@@ -474,17 +474,25 @@
     (<= (+ since (term_lease t)) (unprotected_at t))))
 
 ; The other clauses of the invariant.
+; An edit counts as meddling.
 (clause edits (=> (edited ro) (meddled ro)))
+; True time is past the epoch, and nothing identified the row later than the last commit or read.
 (clause time
   (and (> now 0)
     (forall ((ro Row)) (and (>= (last ro) 0) (<= 0 (id_at ro)) (<= (id_at ro) (last ro))))))
+; The row's heartbeat is no later than the last commit, and its token is the commit that
+; identified it.
 (clause row-times
   (=> (and (present ro) (not (edited ro)))
     (and (<= (heartbeat ro) (last ro)) (= (token ro) (id_at ro)) (> (token ro) 0))))
+; A writer that names a holder, in a row that is not released, is that of the current term, with
+; its token, not over.
 (clause row-term
   (=> (and (present ro) (is_holder (wr ro)) (not (= (heartbeat ro) 0)) (not (edited ro)))
     (and (has_current ro) (= (wr ro) (writer (current ro))) (= (token ro) (term_token (current ro)))
       (not (over (current ro))))))
+; The term that the heartbeat protects has begun; the heartbeat is no earlier than its token, and
+; the lease is its holder's.
 (clause current
   (=> (has_current ro)
     (and (begun (current ro)) (= (row (current ro)) ro) (not (unprotected (current ro)))
@@ -492,25 +500,33 @@
       (or (edited ro)
         (and (>= (heartbeat ro) (term_token (current ro))) (not (lease_null ro))
           (= (lease_cell ro) (term_lease (current ro))))))))
+; Every other term is unprotected.
 (clause unprotected (=> (begun t) (or (unprotected t) (and (is_current t)))))
+; A term is over exactly when its token and writer are not in the row.
 (clause over (=> (begun t) (= (not (over t)) (is_in_row t))))
+; A term has a sent attempt, which read and left before its first token.
 (clause counted
   (=> (begun t)
     (and (< (nth t) count) (is_holder (writer t)) (sent (writer t)) (< 0 (term_token t))
       (<= (term_token t) (id_at (row t))) (<= (sent_at (writer t)) (term_token t))
       (< (saw_at (own (writer t))) (term_token t)))))
+; A term is over after its token, and unprotected no earlier than it is over.
 (clause ends
   (and (=> (over t) (and (begun t) (< (term_token t) (over_at t)) (<= (over_at t) (id_at (row t)))))
     (=> (unprotected t)
       (and (begun t) (over t) (< (term_token t) (unprotected_at t))
         (<= (over_at t) (unprotected_at t)) (<= (unprotected_at t) (id_at (row t)))))))
+; A displaced term began before the one that displaced it.
 (clause displaced
   (=> (and (begun t) (displaces t))
     (and (begun (displaced t)) (= (row (displaced t)) (row t)) (< (nth (displaced t)) (nth t)))))
+; A term is over, and unprotected, no later than the token of each later one of its row. So is a
+; reader's before each later term of the write lock, and that before each later reader.
 (clause next
   (=> (and (begun t) (begun u) (excludes t u) (< (nth t) (nth u)))
     (and (over t) (unprotected t) (<= (over_at t) (term_token u))
       (<= (unprotected_at t) (term_token u)))))
+; What a look has seen is no later than the look; while the token is the same, so is the lease.
 (clause seen
   (=> (looked l)
     (and (<= (saw_at l) (last (at l)))
@@ -519,46 +535,60 @@
       (=> (and (saw_present l) (present (at l)) (= (saw_token l) (token (at l)))
             (not (edited (at l))))
         (and (= (saw_lease_null l) (lease_null (at l))) (= (saw_lease l) (lease_cell (at l))))))))
+; A look that saw no row, later than a term's token, came after that term was unprotected.
 (clause absent
   (=> (and (looked l) (not (saw_present l)) (begun t) (= (row t) (at l))
         (<= (term_token t) (saw_at l))) (and (unprotected t) (<= (unprotected_at t) (saw_at l)))))
+; An attempt that left was allowed to leave; a reader's by all three rows.
 (clause left
   (=> (sent w)
     (and (is_holder w) (looked (own w)) (<= (sent_at w) now) (may_leave w)
       (may_read w))))
+; A heartbeat was sent before now, from a term that had been believed.
 (clause beats
   (and (=> (beat_applied h) (beat_sent h))
     (=> (beat_sent h) (and (announced (beat_term h)) (<= (beat_at h) now)))
     (=> (beat_applied h) (<= (beat_ts h) (last (row (beat_term h)))))))
+; One term of an attempt at the most is ever believed.
 (clause announced
   (=> (announced t)
     (and (begun t) (settled (writer t))
       (=> (and (announced u) (= (writer t) (writer u))) (= t u)))))
+; A believed term has begun, before now, and its attempt is settled.
 (clause believed
   (=> (believes t) (and (announced t) (< (term_token t) now) (<= (since_at t) now))))
+; An attempt that may yet be believed is protected for a lease from when it was sent.
 (clause first-lease
   (=> (and (begun t) (not (settled (writer t)))) (protected t (sent_at (writer t)))))
+; So is a believed term from when each applied heartbeat was sent.
 (clause later-leases
   (=> (beat_applied h)
     (and (shown (beat_term h) (beat_at h)) (shown (beat_term h) (beat_ts h))
       (=> (believes (beat_term h)) (protected (beat_term h) (beat_at h))))))
+; So is it from the request that its validity counts from.
 (clause lease (=> (believes t) (and (shown t (since_at t)) (protected t (since_at t)))))
+; When a lease has passed since such a request was sent, its instance's clock has passed at least
+; the lease less the margin.
 (clause clocks
   (and (requests_elapsed_well now clock)
     (forall ((t Term))
       (=> (believes t)
         (elapsed_well (owner (writer t)) (since_at t) (since_clock t) now
           (clock (owner (writer t))))))))
+; Validity counts from the attempt or from a heartbeat of the term.
 (clause counts-from
   (=> (believes t)
     (or (and (= (since_at t) (sent_at (writer t))) (= (since_clock t) (sent_clock (writer t))))
       (exists ((h Beat))
         (and (beat_sent h) (= (beat_term h) t) (= (since_at t) (beat_at h))
           (= (since_clock t) (beat_clock h)))))))
+; No fenced write is later than the last one of its row.
 (clause fences (=> (fence_done f) (<= (fence_ts f) (fenced_at (row (fence_term f))))))
+; Each reader's token is no later than the last commit on gate and write lock or read of them.
 (clause readers
   (=> (and (begun t) (reads (row t)))
     (and (<= (term_token t) (last gate)) (<= (term_token t) (last write_lock)))))
+; While a term is in the gate, no reader's token is later than its own.
 (clause at-the-gate
   (=> (and (in_force t) (= (row t) gate) (begun u) (reads (row u)))
     (<= (term_token u) (term_token t))))
@@ -582,7 +612,10 @@
 ; The induction uses these guards, though no story without them was found.
 (untold (send fresh-nonce) (send-heartbeat believed)
   (begin-write readers-same-token readers-same-writer))
-; It can spare each of these.
+; It can spare each of these. `row-is-there`, `somebody-holds` and `not-needless` spare a useless write.
+; `same-writer`: the token of a term in the row is its own. `after-fences`: no fence reads a row that
+; is absent. `names-no-holder`: the row has no heartbeat and a new token, so no term is in it.
+; `unsettled`, `believed`, `not-expired`: no heartbeat of an expired term is applied after another began.
 (spare (send unsettled) (insert after-fences) (takeover row-is-there)
   (renew believed not-expired) (stop-believing believed) (release row-is-there same-writer)
   (evict row-is-there somebody-holds) (seize not-needless) (remove row-is-there)
