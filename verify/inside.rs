@@ -369,7 +369,8 @@ impl Member {
         let settings = Arc::new(settings);
         let row = BatchedRow::of(handle, &settings);
         let row = Watched { row, watch: Arc::new(watch) };
-        let driver = Driver::new(row, settings, Arc::clone(&published), inbox, seed);
+        let driver =
+            Driver::new(row, settings, Arc::clone(&published), Arc::default(), inbox, seed);
         (Member { published, commands }, Box::pin(Box::new(driver).run(cancel)))
     }
 

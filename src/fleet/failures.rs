@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
 use crate::system::Clock;
-use crate::term::{Failure, FailureLine, say};
+use crate::term::{Failure, say};
 
 /// The failures since the last success, by this clock.
 #[derive(Debug)]
@@ -19,10 +19,10 @@ impl FailureLog {
     /// Returns how many there are.
     pub(super) fn failed(&self, error: &Error, tell: impl FnOnce()) -> u64 {
         let mut failure = self.lock();
-        let line = Failure::again(&mut failure, self.0.now(), error);
+        let is_to_tell = Failure::again(&mut failure, self.0.now(), error);
         let count = failure.as_ref().map_or(0, |failure| failure.count);
         drop(failure);
-        if line != FailureLine::Enough {
+        if is_to_tell {
             say(tell);
         }
         count

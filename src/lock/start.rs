@@ -86,7 +86,8 @@ impl Spindle {
             published.health_record().is_left_to(registration.trouble());
         }
         let row = BatchedRow::new(table, &settings, row_role, registration.clone());
-        let driver = Driver::new(row, settings, published, inbox, random::draw());
+        let warnings = Arc::clone(&table.warnings);
+        let driver = Driver::new(row, settings, published, warnings, inbox, random::draw());
         let looping: Loop = Box::pin(Box::new(driver.for_demand(demand)).run(cancel));
         runtime.spawn(async move {
             looping.await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::guard::Guard;
 use super::nesting;
@@ -63,7 +64,11 @@ where
     let stop = guard.cancellation();
     let term = guard.with_cancellation(stop.clone());
     let progress = term.reported().clone();
-    let mut task = tokio::spawn(nesting::under(term.clone(), work(term)));
+    let (lock, id, token) = (guard.lock(), guard.instance().id(), guard.token());
+    // Whatever level of ours a subscriber shows, the lines of the task have these fields.
+    let span = tracing::error_span!("term", lock, id, %token);
+    let work = span.in_scope(|| work(term.clone()));
+    let mut task = tokio::spawn(nesting::under(term, work).instrument(span));
     let why = tokio::select! {
         biased;
         ended = &mut task => return by_itself(ended, guard, orders),

@@ -26,7 +26,7 @@ use super::waiters::{End, Heard, Leaving, WaitMode, Waiter, Waiters};
 use crate::error::{Answers, Error, Kind, Outcome, ReleaseOutcome, TermEnd, panic_message};
 use crate::names::{is_of_one_member, subject};
 use crate::settings::Settings;
-use crate::term::{Failing, Log, Published, origin};
+use crate::term::{Failing, Log, Published, Teller, Warnings, origin};
 use crate::token::FencingToken;
 
 /// How many times in a lease a holder reads the clock even if no timer is due. Timers stand still
@@ -128,6 +128,7 @@ impl<R: LockRow> Driver<R> {
         row: R,
         settings: Arc<Settings>,
         published: Arc<Published>,
+        warnings: Arc<Warnings>,
         commands: mpsc::UnboundedReceiver<Command>,
         seed: u64,
     ) -> Driver<R> {
@@ -137,7 +138,9 @@ impl<R: LockRow> Driver<R> {
         let nonce = random.random();
         let instance = Instance::new(&settings.id, nonce, timing, now);
         let instance = instance.standing(settings.standing);
-        let log = Log::new(Arc::clone(&settings.name), Arc::clone(&settings.id));
+        let (lock, id) = (Arc::clone(&settings.name), Arc::clone(&settings.id));
+        let teller = Teller { lock, id, lease: settings.timing.lease };
+        let log = Log::new(teller, settings.clock.clone(), warnings);
         let meter = Meter::new(&settings.name);
         Driver {
             meter,
@@ -233,6 +236,10 @@ impl<R: LockRow> Driver<R> {
             return Pass::Tells(demanded);
         }
         let (nap, is_early) = self.nap(wake, early, under_way.is_some());
+        let (nap, is_early) = match self.log.turns(now) {
+            Some(due) if nap.is_none_or(|nap| due < nap) => (Some(due), false),
+            _ => (nap, is_early),
+        };
         let overdue = overdue_limit(self.settings.timing.lease);
         self.published.health_record().runs(nap.map(|nap| now + nap + overdue));
         self.meter.sleeps_until(nap.map(|nap| now + nap));
@@ -321,6 +328,7 @@ impl<R: LockRow> Driver<R> {
         let contends = self.wanted || self.published.health_record().is_led();
         if !contends {
             self.meter.rests();
+            self.log.rests();
         }
         self.meter.turns(now, remaining, self.settings.timing.lease, contends);
     }
@@ -385,26 +393,29 @@ impl<R: LockRow> Driver<R> {
         match &error {
             Some(error) if self.lost_a_usual_race(error) => {
                 self.log.answered(act, "aborted");
-                self.succeeded(Failing::Reads, "contact");
+                self.succeeded(Failing::Reads);
             }
             Some(error) => {
-                let told = self.published.health_record().failed(what, error);
-                self.log.failed(act, self.published.has_lock(), error, told);
+                if self.published.health_record().failed(what, error) {
+                    self.log.client_is_dead(act, error);
+                }
+                self.log.failed(self.act, self.published.has_lock(), error);
             }
             None => {
                 self.log.answered(act, answer_name(&answer));
                 // A write reads first.
-                self.succeeded(Failing::Reads, "contact");
+                self.succeeded(Failing::Reads);
                 if what == Failing::Writes {
                     self.was_aborted = false;
-                    self.succeeded(Failing::Writes, "contact");
+                    self.succeeded(Failing::Writes);
                 } else if self.is_of_namesake(&answer) {
                     self.tell_namesake();
                 } else if self.is_anothers(&answer) {
                     self.was_aborted = false;
-                    self.succeeded(Failing::Writes, "another holds: there is nothing to write");
+                    // Another holds, so that there is nothing to write.
+                    self.succeeded(Failing::Writes);
                     // No request of it failed, so the log has nothing to take back.
-                    let _over = self.published.health_record().succeeded(Failing::Task);
+                    self.published.health_record().succeeded(Failing::Task);
                 }
             }
         }
@@ -430,10 +441,9 @@ impl<R: LockRow> Driver<R> {
         self.act.1 != Failing::Writes || !std::mem::replace(&mut self.was_aborted, true)
     }
 
-    fn succeeded(&self, what: Failing, by: &'static str) {
-        if let Some(over) = self.published.health_record().succeeded(what) {
-            self.log.recovered(self.act.0, over, by);
-        }
+    fn succeeded(&self, what: Failing) {
+        self.published.health_record().succeeded(what);
+        self.log.works((self.act.0, what));
     }
 
     /// True if a poll shows a lock that this instance may take.
@@ -552,7 +562,10 @@ impl<R: LockRow> Driver<R> {
                 // Dropped unanswered: the term is gone, and nobody resigned from it.
                 self.asked = None;
                 self.leaving = self.instance.is_releasing().then(|| Leaving::new(token));
-                self.log.ended(token, &end);
+                let timing = &self.settings.timing;
+                let unrenewed_for =
+                    (self.settings.clock.now() + timing.lease).since(self.held_until);
+                self.log.ended(token, end.clone(), unrenewed_for);
                 if let TermEnd::OutOfContact { contact: Some(_) } = &end {
                     let (lock, end) = (self.settings.name.to_string(), Some(end.clone()));
                     let error = Error::new(Kind::Ended { lock, token, end });

@@ -13,7 +13,7 @@ use super::spanner::Spanner;
 use crate::batch::{Batchers, Budget, Columns, Store, Verdict};
 use crate::error::{Outcome, Result};
 use crate::names::{check_lock_name, check_table_name};
-use crate::term::Instances;
+use crate::term::{Instances, Warnings};
 use crate::witness::{Place, Registration, Witness};
 
 /// A lock table in a database.
@@ -31,6 +31,8 @@ pub(crate) struct Table {
     pub(crate) loops: watch::Sender<()>,
     /// The instances of which `health` tells.
     pub(crate) instances: Instances,
+    /// The log's warnings of them.
+    pub(crate) warnings: Arc<Warnings>,
     /// The agent that is to release what this process holds, should it die.
     pub(crate) agent: OnceLock<Place>,
 }
@@ -50,6 +52,7 @@ impl Table {
             reads,
             loops,
             instances: Instances::default(),
+            warnings: Arc::default(),
             agent: OnceLock::new(),
         }
     }

@@ -59,27 +59,6 @@ enum End {
     Gone(Moment),
 }
 
-/// The line of the log that one more failure is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FailureLine {
-    First,
-    StillFails {
-        count: u64,
-        lasting: Duration,
-    },
-    /// It was said within the last minute.
-    Enough,
-    /// The client that was given is dead, as nobody has said yet.
-    DeadClient,
-}
-
-/// A failure that is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Recovered {
-    pub(crate) count: u64,
-    pub(crate) lasted: Duration,
-}
-
 impl HealthRecord {
     pub(super) fn new(clock: Clock) -> HealthRecord {
         HealthRecord {
@@ -163,26 +142,25 @@ impl HealthRecord {
         self.ended = Some(if by_itself { End::ByItself } else { End::Gone(self.clock.now()) });
     }
 
-    pub(crate) fn failed(&mut self, what: Failing, error: &Error) -> FailureLine {
+    /// Notes a failure. Returns true if the log is to say that the client that was given is dead.
+    pub(crate) fn failed(&mut self, what: Failing, error: &Error) -> bool {
         let now = self.clock.now();
-        let line =
-            self.slot(what).map_or(FailureLine::Enough, |slot| Failure::again(slot, now, error));
+        if let Some(slot) = self.slot(what) {
+            Failure::again(slot, now, error);
+        }
         let is_request = matches!(what, Failing::Reads | Failing::Writes);
         let silence = self.silence.as_mut().filter(|_| is_request);
-        match silence.is_some_and(|silence| silence.failed(now, error)) {
-            true => FailureLine::DeadClient,
-            false => line,
-        }
+        silence.is_some_and(|silence| silence.failed(now, error))
     }
 
-    pub(crate) fn succeeded(&mut self, what: Failing) -> Option<Recovered> {
+    pub(crate) fn succeeded(&mut self, what: Failing) {
         self.answered = true;
         if let Some(silence) = &mut self.silence {
             silence.answered();
         }
-        let now = self.clock.now();
-        let failure = self.slot(what)?.take()?;
-        Some(Recovered { count: failure.count, lasted: now.since(failure.since) })
+        if let Some(slot) = self.slot(what) {
+            *slot = None;
+        }
     }
 
     /// Notes that a task runs, and forgets its last failure once it has done so for `long_enough`.
@@ -286,28 +264,23 @@ impl HealthRecord {
 }
 
 impl Failure {
-    /// Notes one more. Returns the line of the log that it is worth: the first, and one each minute.
-    pub(crate) fn again(slot: &mut Option<Failure>, now: Moment, error: &Error) -> FailureLine {
+    /// Notes one more. Returns true if the log is to tell it: the first, and one each minute.
+    pub(crate) fn again(slot: &mut Option<Failure>, now: Moment, error: &Error) -> bool {
         slot.take_if(|failure| failure.is_over(now));
         let Some(failure) = slot else {
-            *slot = Some(Failure {
-                since: now,
-                error: error.clone(),
-                last: now,
-                count: 1,
-                told: now,
-                over_from: None,
-            });
-            return FailureLine::First;
+            let error = error.clone();
+            let (since, last, told) = (now, now, now);
+            *slot = Some(Failure { since, error, last, count: 1, told, over_from: None });
+            return true;
         };
         failure.error = error.clone();
         failure.count += 1;
         (failure.last, failure.over_from) = (now, None);
-        if now.since(failure.told) < TOLD_EVERY {
-            return FailureLine::Enough;
+        let is_to_tell = now.since(failure.told) >= TOLD_EVERY;
+        if is_to_tell {
+            failure.told = now;
         }
-        failure.told = now;
-        FailureLine::StillFails { count: failure.count, lasting: now.since(failure.since) }
+        is_to_tell
     }
 
     fn is_over(&self, now: Moment) -> bool {
@@ -331,21 +304,14 @@ mod tests {
         Error::timed_out("read", Duration::from_secs(1))
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_failure_is_told_first_then_once_a_minute_with_its_count_and_then_that_it_is_over() {
-        let mut record = HealthRecord::new(Clock::runtime());
-        let mut told = Vec::new();
-        for _ in 0..120 {
-            told.push(record.failed(Failing::Reads, &error()));
-            seconds_pass(1).await;
-        }
-        assert_eq!(told[0], FailureLine::First);
-        assert_eq!(told[60], FailureLine::StillFails { count: 61, lasting: seconds(60) });
-        assert_eq!(told.iter().filter(|told| **told != FailureLine::Enough).count(), 2);
-        seconds_pass(10).await;
-        let over = record.succeeded(Failing::Reads);
-        assert_eq!(over, Some(Recovered { count: 120, lasted: seconds(130) }));
-        assert_eq!(record.succeeded(Failing::Reads), None);
+    #[test]
+    fn a_failure_is_told_first_then_once_a_minute() {
+        let mut slot = None;
+        let at = |second| Moment(seconds(second));
+        let told: Vec<u64> =
+            (0..120).filter(|second| Failure::again(&mut slot, at(*second), &error())).collect();
+        assert_eq!(told, [0, 60]);
+        assert_eq!(slot.map(|failure| failure.count), Some(120));
     }
 
     #[tokio::test(start_paused = true)]
@@ -373,6 +339,7 @@ mod tests {
         record.task_runs(seconds(30));
         seconds_pass(30).await;
         assert!(record.failing().is_none());
-        assert_eq!(record.failed(Failing::Task, &error()), FailureLine::First);
+        record.failed(Failing::Task, &error());
+        assert_eq!(record.failing().map(|it| it.count), Some(1), "the last one is over");
     }
 }

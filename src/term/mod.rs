@@ -8,6 +8,7 @@ mod published;
 mod silence;
 mod table_health;
 mod validity;
+mod warnings;
 mod watch;
 
 use std::fmt;
@@ -25,13 +26,14 @@ use crate::system::Clock;
 use crate::token::FencingToken;
 
 pub use health::{Failing, Health, Role, Trouble};
-pub(crate) use health_record::{AgentTrouble, Failure, FailureLine};
-pub(crate) use log::{Log, say};
+pub(crate) use health_record::{AgentTrouble, Failure};
+pub(crate) use log::{Log, Teller};
 pub(crate) use origin::origin;
 pub(crate) use published::Published;
 pub(crate) use silence::{GivenClient, Silence};
 pub(crate) use table_health::Instances;
 pub use table_health::TableHealth;
+pub(crate) use warnings::{Warnings, say};
 pub use watch::{TermChange, TermWatch};
 
 /// One holder's unbroken time with the lock. Cheap to clone.

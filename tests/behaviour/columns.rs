@@ -55,9 +55,9 @@ async fn an_instance_asks_slowly_until_the_table_has_its_columns_and_then_begins
         says(&trouble.error, missing);
         sleep(LEASE * 6).await;
         assert!(a.is_standby() && !a.lock.health().is_ready(), "{:?}", a.lock.health());
-        let failed = log.saying("request failed");
-        assert!(failed.len() == 1 && failed[0].level == Level::WARN, "{failed:#?}");
-        assert!(failed[0].says(&format!("no column `{missing}`")), "{failed:#?}");
+        let failed = log.saying("requests fail locks=").remove(0);
+        assert!(failed.level == Level::WARN && failed.says("cure=`spindle init`"), "{failed:?}");
+        assert!(failed.says(&format!("no column `{missing}`")), "{failed:?}");
 
         let requests = world.spanner.requests();
         requests.reset();

@@ -206,9 +206,9 @@ async fn a_leader_that_loses_its_lock_in_an_outage_is_not_ready_until_that_is_ov
     outage.remove();
     until("it leads", || lock.has_lock()).await;
     assert!(lock.health().is_ready(), "{:?}", lock.health());
-    // Each kind that failed is over: the heartbeats as well as the polls.
-    assert_eq!(log.saying("request failed").len(), 2, "{:#?}", log.lines());
-    assert_eq!(log.saying("requests fail no more").len(), 2, "{:#?}", log.lines());
+    // One cause, be it heartbeats or polls that fail of it; and each kind that failed is over.
+    log.the("requests fail locks=");
+    log.the("requests fail no more");
 }
 
 #[tokio::test(start_paused = true)]

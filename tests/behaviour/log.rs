@@ -4,12 +4,14 @@ use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex, Once};
 
 use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id};
 use tracing::subscriber::{DefaultGuard, Interest, set_default, set_global_default};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
 
-/// A line of the library's: its message, then its fields as ` name=value`.
+/// A line of the library's: its message, then its fields as ` name=value`, then the spans around it.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub level: Level,
@@ -94,7 +96,10 @@ impl<S: Subscriber> Layer<S> for Nobodys {
     }
 }
 
-impl<S: Subscriber> Layer<S> for Log {
+/// The fields of a span.
+struct SpanText(String);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
         Interest::sometimes()
     }
@@ -103,9 +108,19 @@ impl<S: Subscriber> Layer<S> for Log {
         metadata.target().starts_with("spindle") && !metadata.target().contains("emulator")
     }
 
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut text = Text::default();
+        attributes.record(&mut text);
+        let span = format!(" {}{{{}}}", attributes.metadata().name(), text.fields.trim_start());
+        context.span(id).unwrap().extensions_mut().insert(SpanText(span));
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut text = Text::default();
         event.record(&mut text);
+        for span in context.event_scope(event).into_iter().flatten() {
+            text.fields.extend(span.extensions().get::<SpanText>().map(|span| span.0.clone()));
+        }
         let line = Line { level: *event.metadata().level(), text: text.message + &text.fields };
         self.0.lock().unwrap().push(line);
     }
