@@ -204,12 +204,14 @@
   (free-row (row t))
   (deletes-takeover-row (row t))
   (cell (displaced_null (row t)) true))
+; True time passes by any amount, and each clock by any amount that errs within the margin.
 (action tick ((later Int) (next_clock (Instance) Int))
   (world time-passes (> later now))
   (world clocks-keep-the-margin (and (requests_elapsed_well later next_clock)))
   (then (now) later)
   (then (clock x) (next_clock x)))
 
+; A strong read of a row, for whatever rests on it; its answer may be late.
 (action look ((l Look) (ts Int))
   (new new-look (not (looked l)))
   (world read-sees-every-commit (>= ts (last (at l))))
@@ -223,6 +225,8 @@
   (then (saw_lease l) (lease_cell (at l)))
   (then (saw_at l) ts))
 
+; The attempt leaves, if its own look showed a vacant row or an unbelieved term of its own
+; instance; a reader's also needs looks at a vacant gate and a vacant write lock.
 (action send ((w Writer))
   (world fresh-nonce (is_holder w))
   (contract after-a-read (looked (own w)))
@@ -234,6 +238,7 @@
   (then (sent_at w) now)
   (then (sent_clock w) (clock (owner w))))
 
+; The attempt is committed, as by a takeover: at any later time, any number of times.
 (action insert ((w Writer) (t Term) (ts Int))
   (judge row-is-absent (not (present (of w))))
   (contract was-sent (and (sent w) (not (saw_present (own w)))))
@@ -250,6 +255,7 @@
   (cell (displaced_null (of w)) false)
   (cell (displaced_cell (of w)) (saw_token (own w))))
 
+; A heartbeat leaves a believed term. It is committed at any later time.
 (action send-heartbeat ((h Beat))
   (contract believed (believes (beat_term h)))
   (contract sent-once (not (beat_sent h)))
@@ -267,6 +273,7 @@
   (then (beat_applied h) true)
   (then (beat_ts h) ts))
 
+; The instance hears that a heartbeat of a valid term was applied.
 (action renew ((h Beat))
   (world acknowledged-once-applied (beat_applied h))
   (contract believed (believes (beat_term h)))
@@ -274,6 +281,7 @@
   (then (since_at (beat_term h)) (beat_at h))
   (then (since_clock (beat_term h)) (beat_clock h)))
 
+; The instance hears that its attempt was applied, from the reply or from the resolving read.
 (action believe ((t Term))
   (world acknowledged-once-applied (begun t))
   (world commit-wait (> now (term_token t)))
@@ -284,13 +292,16 @@
   (then (since_at t) (sent_at (writer t)))
   (then (since_clock t) (sent_clock (writer t))))
 
+; The instance gives an attempt up.
 (action abandon ((w Writer))
   (then (settled w) true))
 
+; It drops its belief: expiry, release, or crash.
 (action stop-believing ((t Term))
   (contract believed (believes t))
   (then (believes t) false))
 
+; The release of a term that is not believed, to anyone or to a successor.
 (action release ((t Term) (ts Int) (next Writer) (null Bool) (grace Int))
   (same-term t)
   (is-released))
@@ -305,6 +316,7 @@
   (identifies ro)
   (ends (= (row x) ro)))
 
+; By anybody at any time, as is a deletion by hand.
 (action seize ((ro Row) (ts Int) (next Writer) (null Bool) (grace Int))
   (judge not-needless
     (not (and (or (not (present ro)) (and (= (heartbeat ro) 0) (= (wr ro) nobody)))
@@ -314,6 +326,7 @@
   (clears ro)
   (then (meddled ro) true))
 
+; An operator, or a member, removes a row that a look showed to be vacant, if it is unchanged.
 (action remove ((l Look) (i Instance) (ts Int))
   (judge row-is-there (present (at l)))
   (same-row l)
@@ -328,6 +341,8 @@
   (clears ro)
   (then (meddled ro) true))
 
+; Somebody writes any cells by hand, or restores an old row: anything but the token and writer of
+; a term that is over.
 (action edit ((ro Row) (ts Int) (heartbeat_set Int) (token_set Int) (wr_set Writer) (null Bool)
     (lease_set Int) (none_displaced Bool) (displaced_set Int))
   (world revives-no-term
@@ -347,6 +362,7 @@
   (ends (and (= (row x) ro) (not (names_as_before ro))))
   (unprotects (and (= (row x) ro) (not (names_as_before ro))) ts))
 
+; A fenced write of any term, by anybody at any time.
 (action fence ((f Fence) (ts Int))
   (same-term (fence_term f))
   (contract of-a-term (begun (fence_term f)))
@@ -357,10 +373,13 @@
   (then (fenced_at (row (fence_term f)))
     (ite (> ts (fenced_at (row (fence_term f)))) ts (fenced_at (row (fence_term f))))))
 
+; A takeover row goes, beside the one that a row names.
 (action delete-takeover-row ((ro Row) (of_token Int))
   (cell (takeover_row ro of_token) false))
 
 ; Readers and writers.
+; The attempt is committed in the reader's row, if that, gate and write lock are as they were
+; seen; whoever's term is still in one of those two is released.
 (action begin-read ((w Writer) (t Term) (ts Int))
   (judge gate-is-there-or-not (= (present gate) (saw_present (at_gate w))))
   (judge gate-same-heartbeat
@@ -395,6 +414,7 @@
     (or stray (ends_another (own w)) (and (dead (at_gate w)) (ends_another (at_gate w)))
       (and (dead (at_write_lock w)) (ends_another (at_write_lock w))))))
 
+; The release of a reader's term: its row goes.
 (action end-read ((t Term) (ts Int))
   (same-term t)
   (cell (present (row t)) false)
