@@ -35,7 +35,13 @@ fn safety_md_names_the_scenarios_that_the_model_printed_and_their_states_add_up(
 fn a_link_in_the_docs_leads_somewhere_and_the_index_has_each_page() {
     let docs = fs::read_dir("docs").unwrap().map(|entry| entry.unwrap().path());
     let docs = docs.filter(|path| path.extension().is_some_and(|it| it == "md"));
-    let others = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "crates/emulator/README.md"];
+    let others = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "crates/cli/README.md",
+        "crates/emulator/README.md",
+    ];
     let pages: Vec<PathBuf> = docs.chain(others.map(PathBuf::from)).collect();
     let is_part = |it: &char| it.is_alphanumeric() || matches!(it, ' ' | '-' | '_');
     let anchor = |heading: &str| heading.to_lowercase().chars().filter(is_part).collect::<String>();
