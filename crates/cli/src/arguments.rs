@@ -7,6 +7,8 @@ use std::time::Duration;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::record::State;
+
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
     .usage(AnsiColor::Green.on_default().bold())
@@ -27,7 +29,8 @@ Exit codes:
   0    The command did what it says
   1    The answer is no: no row has this name, nobody holds the lock, or `doctor` found something
   2    The command line can't work
-  3    Spanner can't be reached, or takes none of these credentials: `serve` and `agent` wait instead
+  3    Spanner can't be reached, or takes none of these credentials: `serve` and `agent` wait instead;
+       or --timeout is over
   4    The table or a column is missing, or is not as it should be
   5    No answer came, so nobody knows whether the change was made; look before you repeat it
   6    Nobody confirmed the change, so nothing was done
@@ -135,6 +138,7 @@ pub struct Arguments {
 
 /// The options of every command.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Global options")]
 pub struct Common {
     /// Database, as projects/PROJECT/instances/INSTANCE/databases/DATABASE.
     #[arg(long, short, global = true, env = "SPINDLE_DATABASE", value_name = "DATABASE")]
@@ -144,9 +148,13 @@ pub struct Common {
     #[arg(long, short, global = true, env = "SPINDLE_TABLE", value_name = "TABLE")]
     #[arg(default_value = "locktable", hide_env_values = true)]
     pub table: String,
-    /// Form of the output: a table for people, JSON for programs, one JSON object a line for streams.
+    /// Form of the output.
     #[arg(long, short, global = true, value_enum, default_value_t, value_name = "FORM")]
     pub output: Form,
+    /// End with 3 if the command takes longer; `wait` with 1, as that is its answer. Whether a change was
+    /// made isn't known then. Not for what runs until it is stopped.
+    #[arg(long, global = true, value_parser = duration, value_name = "TIME")]
+    pub timeout: Option<Duration>,
     /// Colour in the output.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
     pub color: Colour,
@@ -158,10 +166,25 @@ pub struct Common {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Form {
+    /// For people: a terminal gets the columns that it has room for.
     #[default]
     Table,
+    /// The same, with more columns, and none cut.
+    Wide,
+    /// For programs; errors, too, on standard error.
     Json,
+    /// One JSON object a line, for streams.
     Jsonl,
+    Yaml,
+    /// Names alone, one a line.
+    Name,
+}
+
+impl Form {
+    /// True for a table, and words: what a program reads says less.
+    pub fn is_for_people(self) -> bool {
+        matches!(self, Form::Table | Form::Wide)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -176,17 +199,22 @@ pub enum Colour {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List the locks, and who holds each.
-    Ls(Listed),
+    Ls(Ls),
     /// Show all there is to say of one lock.
-    Show { name: String },
+    Show(Named),
     /// Print the id of the holder, and nothing else; exit with 1 if nobody holds.
-    Who { name: String },
+    Who(Named),
+    /// Wait until somebody holds a lock, or nobody does, or this one; exit with 1 after --timeout.
+    Wait(Wait),
     /// Tell the terms of a lock so far, the latest first, from what Spanner still knows of its row.
     History(History),
     /// Follow who holds what, live; as plain lines if the output is no terminal.
     Watch(Watch),
     /// List the live members of a group, or of all groups.
-    Members { group: Option<String> },
+    Members {
+        /// Name of the group.
+        group: Option<String>,
+    },
     /// Tell which member has which shards, or move them to another count.
     Shards {
         /// Group and name of the shards; without it, all there are are listed.
@@ -196,9 +224,15 @@ pub enum Command {
         resize: Resize,
     },
     /// Tell who has which permits of a semaphore, or list the semaphores.
-    Permits { name: Option<String> },
+    Permits {
+        /// Name of the semaphore.
+        name: Option<String>,
+    },
     /// Tell who reads, who writes and who waits to write, or list the locks that are read and written.
-    Readers { name: Option<String> },
+    Readers {
+        /// Name of the lock that is read and written.
+        name: Option<String>,
+    },
     /// List the jobs: their last slots, how these stand, by whom, and how long they took.
     Jobs,
     /// Look into one job, or forget its record.
@@ -210,7 +244,8 @@ pub enum Command {
     Init,
     /// Delete the row of a lock that nobody holds, and its takeover rows.
     Rm {
-        name: String,
+        #[command(flatten)]
+        lock: Named,
         #[command(flatten)]
         confirmation: Confirmation,
     },
@@ -257,6 +292,74 @@ pub enum Command {
     },
 }
 
+impl Command {
+    /// True for what has no end of its own.
+    pub fn runs_until_stopped(&self) -> bool {
+        let is_ours = match self {
+            #[cfg(feature = "demo")]
+            Command::Demo(_) | Command::Contend { .. } => true,
+            _ => false,
+        };
+        is_ours
+            || matches!(
+                self,
+                Command::Watch(_)
+                    | Command::Serve(_)
+                    | Command::Agent(_)
+                    | Command::Run(_)
+                    | Command::Become { .. }
+            )
+    }
+}
+
+/// A lock.
+#[derive(Debug, Args)]
+pub struct Named {
+    /// Name of the lock: `spindle ls` lists them. The row of a fleet goes by its whole name.
+    pub name: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Ls {
+    #[command(flatten)]
+    pub listed: Listed,
+    /// Those in this state alone; fleets count as their rows do.
+    #[arg(long, value_enum, value_name = "STATE")]
+    pub state: Option<State>,
+    /// In the order of this; the rows of fleets one by one.
+    #[arg(long, value_enum, value_name = "FIELD")]
+    pub sort_by: Option<SortBy>,
+}
+
+/// What the lines of `ls` are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SortBy {
+    Name,
+    Holder,
+    State,
+    /// The latest first.
+    Since,
+    /// The oldest heartbeat first.
+    Heartbeat,
+}
+
+#[derive(Debug, Args)]
+pub struct Wait {
+    #[command(flatten)]
+    pub lock: Named,
+    /// `held`, `free` (nobody holds it, for whatever reason) or `holder=ID`.
+    #[arg(long = "for", value_name = "WHAT", value_parser = awaited)]
+    pub what: Awaited,
+}
+
+/// What `wait` waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    Held,
+    Free,
+    Holder(String),
+}
+
 /// The options of `ls` and of `watch`.
 #[derive(Debug, Default, Args)]
 pub struct Listed {
@@ -281,7 +384,8 @@ pub struct Watch {
 
 #[derive(Debug, Args)]
 pub struct History {
-    pub name: String,
+    #[command(flatten)]
+    pub lock: Named,
     /// How far back. Spanner keeps old versions for an hour unless the database says otherwise.
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "1h")]
     pub since: Duration,
@@ -293,9 +397,13 @@ pub struct History {
 #[derive(Debug, Subcommand)]
 pub enum JobCommand {
     /// List the slots that the job's row tells, the latest first.
-    Slots { name: String },
+    Slots {
+        /// Name of the job: `spindle jobs` lists them.
+        name: String,
+    },
     /// Forget the record of a job that doesn't run: any slot may be run again then. Its lock stays.
     Rm {
+        /// Name of the job.
         name: String,
         #[command(flatten)]
         confirmation: Confirmation,
@@ -330,7 +438,8 @@ pub struct Confirmation {
 
 #[derive(Debug, Args)]
 pub struct Depose {
-    pub name: String,
+    #[command(flatten)]
+    pub lock: Named,
     /// Why: `spindle show` prints it, and `spindle history` too.
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
@@ -357,6 +466,7 @@ pub struct ResignTo {
 
 #[derive(Debug, Args)]
 pub struct Run {
+    /// Name of the lock, or of the job with a slot.
     pub name: String,
     /// Give up at once if somebody else holds the lock.
     #[arg(long = "try", conflicts_with_all = ["wait", "job"])]
@@ -505,6 +615,15 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 fn duration(text: &str) -> Result<Duration, String> {
     let said = |error| format!("{error}; write for example 500ms, 30s, 5m or 1h30m");
     humantime::parse_duration(text).map_err(said)
+}
+
+fn awaited(text: &str) -> Result<Awaited, String> {
+    match text.split_once('=') {
+        Some(("holder", id)) if !id.is_empty() => Ok(Awaited::Holder(id.to_string())),
+        None if text == "held" => Ok(Awaited::Held),
+        None if text == "free" => Ok(Awaited::Free),
+        _ => Err("expected held, free or holder=ID".to_string()),
+    }
 }
 
 fn wait(text: &str) -> Result<Duration, String> {

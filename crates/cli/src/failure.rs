@@ -3,6 +3,11 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use serde::Serialize;
+
+use crate::arguments::Form;
+use crate::output::{complain, escaped, notice};
+
 /// Why a command ends without having done what it says.
 #[derive(Debug)]
 pub struct Failure {
@@ -61,6 +66,32 @@ impl Failure {
     pub fn code(&self) -> Code {
         self.code
     }
+
+    /// Tells it on standard error, in the form that the output has.
+    pub fn tell(&self, form: Form) {
+        let Failure { code, message: error, cure } = self;
+        let told = Told { error, cure: cure.as_deref(), exit_code: *code as u8 };
+        match form {
+            Form::Json | Form::Jsonl => {
+                told_as(serde_json::to_string(&told).map(|it| escaped(&it)))
+            }
+            Form::Yaml => told_as(serde_saphyr::to_string(&told)),
+            Form::Table | Form::Wide | Form::Name => complain(&self.to_string()),
+        }
+    }
+}
+
+/// A failure for programs.
+#[derive(Serialize)]
+struct Told<'a> {
+    error: &'a str,
+    cure: Option<&'a str>,
+    exit_code: u8,
+}
+
+fn told_as<E>(text: std::result::Result<String, E>) {
+    // Texts and a number can be written in each form.
+    notice(text.unwrap_or_default().trim_end());
 }
 
 impl Code {

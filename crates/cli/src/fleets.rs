@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use crate::arguments::{Form, Listed};
+use crate::arguments::Listed;
 use crate::output::{Cell, Line, Output, Paint};
 use crate::record::{Record, State};
 
@@ -47,9 +47,9 @@ pub fn grouped(records: Vec<Record>, listed: &Listed) -> Vec<Entry> {
 
 /// Prints records: in a table as [`grouped`], in JSON each.
 pub fn print(out: &Output, records: Vec<Record>, listed: &Listed) -> io::Result<()> {
-    match out.form {
-        Form::Table => out.table(&grouped(records, listed)),
-        Form::Json | Form::Jsonl => out.rows(&records),
+    match out.form.is_for_people() {
+        true => out.table(&grouped(records, listed)),
+        false => out.rows(&records),
     }
 }
 
@@ -80,6 +80,8 @@ impl Entry {
 
 impl Line for Entry {
     const HEAD: &'static [&'static str] = Record::HEAD;
+    const GOES_FIRST: &'static [&'static str] = Record::GOES_FIRST;
+    const WIDE: usize = Record::WIDE;
 
     fn cells(&self) -> Vec<Cell> {
         match self {
@@ -120,13 +122,15 @@ impl Fleet {
         let paint = if self.held > 0 { Paint::Good } else { Paint::Faint };
         let dash = || Cell::plain("-");
         vec![
-            Cell::plain(self.name.clone()),
-            Cell::plain(holders),
+            Cell::name(self.name.clone()),
+            Cell::name(holders),
             Cell::painted(self.holding(), paint),
             dash(),
             dash(),
             dash(),
             Cell::plain(self.command()),
+            dash(),
+            dash(),
         ]
     }
 

@@ -96,6 +96,7 @@ impl SlotLine {
 
 impl Line for SlotLine {
     const HEAD: &'static [&'static str] = &["JOB", "SLOT", "STATE", "START", "TOOK", "BY"];
+    const GOES_FIRST: &'static [&'static str] = &["TOOK", "START"];
 
     fn cells(&self) -> Vec<Cell> {
         let took = self.took_ms.and_then(|took| u64::try_from(took).ok());
@@ -107,7 +108,7 @@ impl Line for SlotLine {
         };
         let none = || "-".to_string();
         vec![
-            Cell::plain(printable(&self.job)),
+            Cell::name(printable(&self.job)),
             Cell::plain(self.slot.clone().unwrap_or_else(none)),
             Cell::painted(self.state, paint),
             Cell::plain(format!("{} of {}", self.starts, self.attempts)),

@@ -48,6 +48,7 @@ fn main() -> ExitCode {
             return Code::NotStarted.exit();
         }
     };
+    let form = arguments.common.output;
     let outcome = runtime.block_on(commands::carry_out(arguments));
     // Work that still runs, such as a request without an answer, is not waited for.
     runtime.shutdown_background();
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(failure) => {
-            output::complain(&failure.to_string());
+            failure.tell(form);
             failure.code().exit()
         }
     }

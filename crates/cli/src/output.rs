@@ -51,6 +51,10 @@ const USUAL: &str = "[0m";
 /// Something that has a line in a table.
 pub trait Line {
     const HEAD: &'static [&'static str];
+    /// The columns that a narrow terminal leaves out first; then goes the last one.
+    const GOES_FIRST: &'static [&'static str] = &[];
+    /// How many of the last columns only a wide table has.
+    const WIDE: usize = 0;
     fn cells(&self) -> Vec<Cell>;
 }
 
@@ -58,6 +62,8 @@ pub trait Line {
 pub struct Cell {
     pub text: String,
     pub paint: Paint,
+    /// True if the end tells more than the middle, as that of a name.
+    pub is_name: bool,
 }
 
 /// How a cell is coloured; the text says the same without.
@@ -71,11 +77,21 @@ pub enum Paint {
 
 impl Cell {
     pub fn plain(text: impl Into<String>) -> Cell {
-        Cell { text: text.into(), paint: Paint::Plain }
+        Cell::painted(text, Paint::Plain)
     }
 
     pub fn painted(text: impl Into<String>, paint: Paint) -> Cell {
-        Cell { text: text.into(), paint }
+        Cell { text: text.into(), paint, is_name: false }
+    }
+
+    pub fn name(text: impl Into<String>) -> Cell {
+        Cell { is_name: true, ..Cell::plain(text) }
+    }
+
+    /// The text as it is shown in so many columns.
+    pub fn cut(&self, columns: usize) -> String {
+        let text = printable(&self.text);
+        if self.is_name { cut_middle(&text, columns) } else { cut(&text, columns) }
     }
 }
 
@@ -99,6 +115,7 @@ impl Output {
         };
         let size = is_terminal.then(ratatui::crossterm::terminal::size).and_then(Result::ok);
         let columns = size.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0);
+        let columns = columns.filter(|_| common.output != Form::Wide);
         Output { form: common.output, colour, columns }
     }
 
@@ -114,23 +131,36 @@ impl Output {
         table: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
         match self.form {
-            Form::Table => table(),
+            Form::Table | Form::Wide => table(),
             Form::Json => write_json(&serde_json::to_string_pretty(things)?),
             Form::Jsonl => things.iter().try_for_each(|thing| self.json_line(thing)),
+            Form::Yaml => to_stdout(&yaml(&things)?),
+            Form::Name => things.iter().try_for_each(|thing| write_name(thing)),
         }
     }
 
     /// Prints one thing: in words, or as JSON.
     pub fn one(&self, thing: &impl Serialize, words: impl FnOnce() -> String) -> io::Result<()> {
         match self.form {
-            Form::Table => self.text(&words()),
+            Form::Table | Form::Wide => self.text(&words()),
             Form::Json => write_json(&serde_json::to_string_pretty(thing)?),
             Form::Jsonl => self.json_line(thing),
+            Form::Yaml => to_stdout(&yaml(thing)?),
+            Form::Name => write_name(thing),
         }
     }
 
     pub fn json_line(&self, thing: &impl Serialize) -> io::Result<()> {
         write_json(&serde_json::to_string(thing)?)
+    }
+
+    /// Prints one of many that come one by one.
+    pub fn next(&self, thing: &impl Serialize) -> io::Result<()> {
+        match self.form {
+            Form::Yaml => to_stdout(&format!("---\n{}", yaml(thing)?)),
+            Form::Name => write_name(thing),
+            _ => self.json_line(thing),
+        }
     }
 
     /// Prints text, without what would steer a terminal but for the colours of [`Output::paint`].
@@ -167,6 +197,7 @@ impl Output {
             R::HEAD.iter().map(|name| Cell::painted(*name, Paint::Faint)).collect();
         let mut lines = vec![head];
         lines.extend(rows.iter().map(R::cells));
+        narrow::<R>(&mut lines, self.form, self.columns);
         let widths = widths(&lines, self.columns);
         let mut text = String::new();
         for line in &lines {
@@ -180,10 +211,10 @@ impl Output {
     fn line(&self, cells: &[Cell], widths: &[usize]) -> String {
         let mut line = String::new();
         for (cell, width_max) in cells.iter().zip(widths) {
-            let mut text = printable(&cell.text);
-            if self.columns.is_some() {
-                text = cut(&text, *width_max);
-            }
+            let text = match self.columns {
+                Some(_) => cell.cut(*width_max),
+                None => printable(&cell.text),
+            };
             let padding = (width_max + 2).saturating_sub(width(&text)).max(2);
             line.push_str(&self.paint(&text, cell.paint));
             line.extend(std::iter::repeat_n(' ', padding));
@@ -198,11 +229,43 @@ const PIPE_WIDTH_MAX: usize = 60;
 /// A column that is wider is narrowed before one is left out.
 const COLUMN_MIN: usize = 12;
 
+/// So much of a name is shown before other columns are.
+const NAME_ENOUGH: usize = 24;
+
+/// Leaves out the columns that only a wide table has, and those for which there is no room.
+pub fn narrow<R: Line>(lines: &mut [Vec<Cell>], form: Form, columns: Option<usize>) {
+    let mut head = R::HEAD.to_vec();
+    if form != Form::Wide {
+        let count = head.len() - R::WIDE;
+        head.truncate(count);
+        lines.iter_mut().for_each(|line| line.truncate(count));
+    }
+    for left_out in R::GOES_FIRST {
+        let needed = (0..head.len()).map(|column| needed(lines, column)).sum::<usize>();
+        if columns.is_none_or(|columns| needed + 2 * (head.len() - 1) <= columns) {
+            return;
+        }
+        if let Some(at) = head.iter().position(|name| name == left_out) {
+            head.remove(at);
+            lines.iter_mut().for_each(|line| drop(line.remove(at)));
+        }
+    }
+}
+
+/// Returns the width that a column has, or as much of it as tells enough.
+fn needed(lines: &[Vec<Cell>], column: usize) -> usize {
+    let is_name = lines.last().is_some_and(|line| line[column].is_name);
+    widest(lines, column).min(if is_name { NAME_ENOUGH } else { COLUMN_MIN })
+}
+
+fn widest(lines: &[Vec<Cell>], column: usize) -> usize {
+    lines.iter().map(|line| width(&line[column].text)).max().unwrap_or(0)
+}
+
 /// Returns the width of each column that is shown.
 pub fn widths(lines: &[Vec<Cell>], columns: Option<usize>) -> Vec<usize> {
     let count = lines.first().map_or(0, Vec::len);
-    let widest = |column: usize| lines.iter().map(|line| width(&line[column].text)).max();
-    let widths: Vec<usize> = (0..count).map(|column| widest(column).unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..count).map(|column| widest(lines, column)).collect();
     match columns {
         None => widths.into_iter().map(|width| width.min(PIPE_WIDTH_MAX)).collect(),
         Some(columns) => fit(&widths, columns),
@@ -281,6 +344,28 @@ pub fn cut(text: &str, columns: usize) -> String {
     format!("{}…", text.unicode_truncate(columns - 1).0)
 }
 
+/// The text, with an ellipsis in its middle if it is wider: a third of what is shown begins it.
+fn cut_middle(text: &str, columns: usize) -> String {
+    if width(text) <= columns || columns < 4 {
+        return cut(text, columns);
+    }
+    let begin = text.unicode_truncate((columns - 1) / 3).0;
+    let end = text.unicode_truncate_start(columns - 1 - width(begin)).0;
+    format!("{begin}…{end}")
+}
+
+fn yaml(thing: &impl Serialize) -> io::Result<String> {
+    serde_saphyr::to_string(thing).map_err(io::Error::other)
+}
+
+/// Prints the name of a thing: what its row, its job or it itself is called.
+fn write_name(thing: &impl Serialize) -> io::Result<()> {
+    let thing = serde_json::to_value(thing)?;
+    let mut fields = ["name", "job", "id", "member", "token"].into_iter();
+    let name = thing.as_str().or_else(|| fields.find_map(|field| thing.get(field)?.as_str()));
+    name.map_or(Ok(()), |name| to_stdout(&format!("{}\n", printable(name))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,6 +376,14 @@ mod tests {
         assert_eq!(cut("holders", 6), "holde…");
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("日本語", 4), "日…");
+    }
+
+    #[test]
+    fn a_name_that_is_too_wide_keeps_its_end() {
+        assert_eq!(cut_middle("billing/eu/customer-4711", 13), "bill…mer-4711");
+        assert_eq!(cut_middle("orders", 6), "orders");
+        assert_eq!(cut_middle("日本語日本語", 7), "日…本語");
+        assert_eq!(cut_middle("orders", 3), "or…");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use clap::ValueEnum;
 use serde::Serialize;
 use spindle::{Holding, LockState};
 
@@ -15,8 +16,9 @@ pub const LEASE_ASSUMED: Duration = Duration::from_secs(10);
 const SEIZED_FROM: Duration = Duration::from_secs(20);
 
 /// The state of a lock, as the output and the metrics have it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(into = "&'static str")]
+#[value(rename_all = "snake_case")]
 pub enum State {
     Held,
     NeverHeld,
@@ -27,6 +29,7 @@ pub enum State {
     /// Of a writer that waits until nobody reads any more.
     Waiting,
     /// One that the library tells and this program doesn't know.
+    #[value(skip)]
     Other,
 }
 
@@ -58,8 +61,10 @@ pub struct Record {
     /// The fleet that the row belongs to; nothing for a lock of a user's.
     pub fleet: Option<String>,
     pub state: State,
-    /// The holder; the last holder where its lease ran out, the writer where one waits.
+    /// The holder; the writer where one waits.
     pub holder: Option<String>,
+    /// The one that no longer holds, as its lease ran out.
+    pub last_holder: Option<String>,
     /// For whom it is reserved.
     pub reserved_for: Option<String>,
     /// In RFC 3339, by Spanner's clock.
@@ -82,14 +87,19 @@ pub struct Record {
 
 impl Record {
     pub fn new(state: &LockState) -> Record {
-        let (word, holder, reserved_for) = match &state.holding {
-            Holding::Held { id, .. } => (State::Held, Some(id.clone()), None),
-            Holding::NeverHeld => (State::NeverHeld, None, None),
-            Holding::Released => (State::Released, None, None),
-            Holding::Promised { to, .. } => (State::Promised, None, Some(to.clone())),
-            Holding::Evicted => (State::Evicted, None, None),
-            Holding::Expired { id, .. } => (State::Expired, Some(id.clone()), None),
-            _ => (State::Other, None, None),
+        let (word, holder) = match &state.holding {
+            Holding::Held { id, .. } => (State::Held, Some(id)),
+            Holding::NeverHeld => (State::NeverHeld, None),
+            Holding::Released => (State::Released, None),
+            Holding::Promised { .. } => (State::Promised, None),
+            Holding::Evicted => (State::Evicted, None),
+            Holding::Expired { .. } => (State::Expired, None),
+            _ => (State::Other, None),
+        };
+        let (last_holder, reserved_for) = match &state.holding {
+            Holding::Expired { id, .. } => (Some(id.clone()), None),
+            Holding::Promised { to, .. } => (None, Some(to.clone())),
+            _ => (None, None),
         };
         let since = state.since();
         let ago = |at: DateTime<Utc>| (state.read_at - at).num_milliseconds();
@@ -98,7 +108,8 @@ impl Record {
             name: state.name.clone(),
             fleet: state.fleet().map(str::to_string),
             state: word,
-            holder,
+            holder: holder.cloned(),
+            last_holder,
             reserved_for,
             since: since.map(rfc3339),
             since_ms: since.map(ago),
@@ -146,14 +157,9 @@ impl Record {
     /// All there is to say, one line each.
     pub fn in_words(&self) -> String {
         let mut lines = vec![("lock", self.name.clone()), ("state", self.holding())];
-        if let Some(holder) = &self.holder {
-            let label = match self.state {
-                State::Held => "holder",
-                State::Waiting => "contender",
-                _ => "last holder",
-            };
-            lines.push((label, holder.clone()));
-        }
+        let label = if self.state == State::Waiting { "contender" } else { "holder" };
+        lines.extend(self.holder.clone().map(|holder| (label, holder)));
+        lines.extend(self.last_holder.clone().map(|holder| ("last holder", holder)));
         let times = [("since", &self.since, self.since_ms), ("ran out", &self.lost, self.lost_ms)];
         for (label, at, ago) in times {
             if let (Some(at), Some(ago)) = (at, ago) {
@@ -176,7 +182,9 @@ impl Record {
 
 impl Line for Record {
     const HEAD: &'static [&'static str] =
-        &["LOCK", "HOLDER", "STATE", "FOR", "LEASE", "HEARTBEAT", "INFO"];
+        &["LOCK", "HOLDER", "STATE", "FOR", "LEASE", "HEARTBEAT", "INFO", "TOKEN", "IN LINE"];
+    const GOES_FIRST: &'static [&'static str] = &["INFO", "LEASE", "HEARTBEAT"];
+    const WIDE: usize = 2;
 
     fn cells(&self) -> Vec<Cell> {
         let paint = match self.state {
@@ -185,16 +193,16 @@ impl Line for Record {
             _ => Paint::Faint,
         };
         let dash = || "-".to_string();
-        let has_holder = matches!(self.state, State::Held | State::Waiting);
-        let holder = if has_holder { self.holder.clone() } else { None };
         vec![
-            Cell::plain(self.name.clone()),
-            Cell::plain(holder.unwrap_or_else(dash)),
+            Cell::name(self.name.clone()),
+            Cell::name(self.holder.clone().unwrap_or_else(dash)),
             Cell::painted(self.holding(), paint),
             Cell::plain(self.duration().unwrap_or_else(dash)),
             Cell::plain(self.lease_ms.map_or_else(dash, milliseconds)),
             Cell::plain(self.heartbeat().unwrap_or_else(dash)),
             Cell::plain(self.info.clone().unwrap_or_default()),
+            Cell::plain(self.token.clone().unwrap_or_else(dash)),
+            Cell::plain(self.in_line().unwrap_or_else(dash)),
         ]
     }
 }

@@ -47,7 +47,7 @@ pub async fn depose(
     depose: &Depose,
     way: Way<'_>,
 ) -> Result<ExitCode> {
-    let name = &depose.name;
+    let name = &depose.lock.name;
     let target = Target::of(place, depose).await?;
     confirm(&depose.confirmation, &way.question(name, &target))?;
     let mut act = place.locks.evict(name).by(by(depose));
@@ -117,7 +117,7 @@ impl Way<'_> {
 impl Target {
     /// Refuses a name that no row has, which is mistyped more often than meant.
     async fn of(place: &Place, depose: &Depose) -> Result<Target> {
-        let name = &depose.name;
+        let name = &depose.lock.name;
         let state = place.locks.inspect(name).await?;
         let holder = match state.holding {
             Holding::NeverHeld => {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::arguments::{Form, Listed};
+use crate::arguments::Listed;
 use crate::failure::{Code, Failure, Result};
 use crate::fleets::print;
 use crate::output::{Cell, Line, Output, notice};
@@ -19,7 +19,7 @@ pub async fn rows(place: &Place, prefix: &str) -> Result<Vec<Record>> {
 /// Lists the fleets of a kind, one line each.
 pub async fn fleets(place: &Place, out: &Output, kind: &str, what: &str) -> Result<ExitCode> {
     let records = rows(place, &format!("spindle:{kind}:")).await?;
-    if records.is_empty() && out.form == Form::Table {
+    if records.is_empty() && out.form.is_for_people() {
         return Ok(nothing(place, what));
     }
     print(out, records, &Listed::default())?;
@@ -89,7 +89,7 @@ pub async fn members(place: &Place, out: &Output, group: Option<&str>) -> Result
     if let (Some(group), true) = (group, members.is_empty()) {
         return Err(none("live members of group", group));
     }
-    if members.is_empty() && out.form == Form::Table {
+    if members.is_empty() && out.form.is_for_people() {
         return Ok(nothing(place, "live members"));
     }
     out.rows(&members)?;
@@ -107,8 +107,20 @@ struct Row {
 }
 
 impl Line for Row {
-    const HEAD: &'static [&'static str] =
-        &["ROLE", "NAME", "HOLDER", "STATE", "FOR", "LEASE", "HEARTBEAT", "INFO"];
+    const HEAD: &'static [&'static str] = &[
+        "ROLE",
+        "NAME",
+        "HOLDER",
+        "STATE",
+        "FOR",
+        "LEASE",
+        "HEARTBEAT",
+        "INFO",
+        "TOKEN",
+        "IN LINE",
+    ];
+    const GOES_FIRST: &'static [&'static str] = Record::GOES_FIRST;
+    const WIDE: usize = Record::WIDE;
 
     fn cells(&self) -> Vec<Cell> {
         let mut cells = vec![Cell::plain(self.role), Cell::plain(self.part.clone())];
@@ -129,7 +141,7 @@ pub async fn permits(place: &Place, out: &Output, name: Option<&str>) -> Result<
     let mut rows: Vec<Row> = records.into_iter().map(row).collect();
     rows.sort_by_key(|row| row.part.parse::<u64>().unwrap_or(u64::MAX));
     out.rows(&rows)?;
-    if out.form == Form::Table {
+    if out.form.is_for_people() {
         let used = rows.iter().filter(|row| row.record.is_held()).count();
         let rows = rows.len();
         notice(&format!("{used} used; {rows} have a row: one that nobody had yet has none"));

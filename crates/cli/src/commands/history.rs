@@ -123,7 +123,8 @@ fn in_fields(cause: &Cause) -> (&'static str, Option<String>) {
 
 impl Line for Term {
     const HEAD: &'static [&'static str] =
-        &["BEGIN", "HOLDER", "LASTED", "VACANT BEFORE", "TOKEN", "END"];
+        &["BEGIN", "HOLDER", "LASTED", "VACANT BEFORE", "END", "TOKEN"];
+    const GOES_FIRST: &'static [&'static str] = &["TOKEN", "VACANT BEFORE", "LASTED"];
 
     fn cells(&self) -> Vec<Cell> {
         let milliseconds = |milliseconds: u64| in_words(Duration::from_millis(milliseconds));
@@ -140,18 +141,18 @@ impl Line for Term {
         };
         vec![
             Cell::plain(self.begin.clone()),
-            Cell::plain(self.holder.clone()),
+            Cell::name(self.holder.clone()),
             Cell::plain(format!("{}{lasted}", at_the_latest.unwrap_or_default())),
             Cell::plain(vacancy.map_or_else(|| "-".to_string(), milliseconds)),
-            Cell::plain(self.token.clone()),
             Cell::painted(self.end_in_words(), paint),
+            Cell::plain(self.token.clone()),
         ]
     }
 }
 
 pub async fn history(place: &Place, out: &Output, asked: &History) -> Result<ExitCode> {
-    let job = job(place, &asked.name).await?;
-    let mut history = place.locks.history(&asked.name).since(asked.since);
+    let job = job(place, &asked.lock.name).await?;
+    let mut history = place.locks.history(&asked.lock.name).since(asked.since);
     let mut terms = Vec::new();
     while let Some(term) = history.next().await? {
         if out.form == Form::Jsonl {
@@ -161,10 +162,10 @@ pub async fn history(place: &Place, out: &Output, asked: &History) -> Result<Exi
     }
     let end = history.ended().unwrap_or(HistoryEnd::Covered);
     if let Some(file) = &asked.svg {
-        draw(file, &asked.name, &terms, job.as_ref())?;
+        draw(file, &asked.lock.name, &terms, job.as_ref())?;
     }
-    if terms.is_empty() && out.form == Form::Table {
-        let name = &asked.name;
+    if terms.is_empty() && out.form.is_for_people() {
+        let name = &asked.lock.name;
         notice(&format!("lock `{name}`: no term is known; `spindle ls` lists the locks there are"));
     } else if out.form != Form::Jsonl {
         out.rows(&terms.iter().map(|term| Term::new(term, job.as_ref())).collect::<Vec<_>>())?;

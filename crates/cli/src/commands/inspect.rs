@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use spindle::{Holding, LockState};
 
-use crate::arguments::{Form, Listed};
+use crate::arguments::{Form, Ls, SortBy};
 use crate::failure::{Code, Result};
 use crate::fleets::print;
 use crate::output::{Output, notice};
@@ -12,26 +12,50 @@ use crate::place::Place;
 use crate::readers::{KIND, Readers};
 use crate::record::Record;
 
-pub async fn ls(place: &Place, out: &Output, listed: &Listed) -> Result<ExitCode> {
+pub async fn ls(place: &Place, out: &Output, asked: &Ls) -> Result<ExitCode> {
+    let Ls { listed, state, sort_by } = asked;
     let prefix = &listed.prefix;
+    let is_stream = out.form == Form::Jsonl && state.is_none() && sort_by.is_none();
     let mut locks = place.locks.list().prefix(prefix).page_rows(1_000);
     let mut rows = Vec::new();
     while let Some(row) = locks.next().await? {
         // A line of JSON is printed at once, but for a gate's, which takes the readers after it.
-        if out.form == Form::Jsonl && !row.name.starts_with(KIND) {
+        if is_stream && !row.name.starts_with(KIND) {
             out.rows(&Readers::records(&std::mem::take(&mut rows)))?;
             out.json_line(&Record::new(&row))?;
         } else {
             rows.push(row);
         }
     }
-    let records = Readers::records(&rows);
-    if records.is_empty() && out.form == Form::Table {
-        notice(&format!("no lock of table `{}` begins with `{prefix}`", place.table));
+    let mut records = Readers::records(&rows);
+    records.retain(|record| state.is_none_or(|state| record.state == state));
+    if records.is_empty() && out.form.is_for_people() {
+        let table = &place.table;
+        let of = state.map_or(String::new(), |state| format!(" and is {}", state.as_str()));
+        notice(&format!("no lock of table `{table}` begins with `{prefix}`{of}"));
         return Ok(ExitCode::SUCCESS);
     }
-    print(out, records, listed)?;
+    match sort_by {
+        None => print(out, records, listed)?,
+        Some(field) => {
+            sort(&mut records, *field);
+            out.rows(&records)?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Those without such a field come last.
+fn sort(records: &mut [Record], by: SortBy) {
+    match by {
+        SortBy::Name => records.sort_by(|a, b| a.name.cmp(&b.name)),
+        SortBy::Holder => records.sort_by_cached_key(|it| (it.holder.is_none(), it.holder.clone())),
+        SortBy::State => records.sort_by_key(|it| it.state),
+        SortBy::Since => records.sort_by_key(|it| (it.since_ms.is_none(), it.since_ms)),
+        SortBy::Heartbeat => {
+            records.sort_by_key(|it| std::cmp::Reverse(it.heartbeat_age_ms));
+        }
+    }
 }
 
 pub async fn show(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
@@ -60,7 +84,7 @@ pub async fn who(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
 }
 
 /// Reads the readers for whom the holder of this gate waits; another row has none.
-async fn readers(place: &Place, state: &LockState) -> Result<Readers> {
+pub async fn readers(place: &Place, state: &LockState) -> Result<Readers> {
     if !state.is_held() || !state.name.starts_with(KIND) {
         return Ok(Readers::default());
     }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::arguments::{Confirmation, Form};
+use crate::arguments::Confirmation;
 use crate::confirm::confirm;
 use crate::failure::{Code, Result};
 use crate::jobs::SlotLine;
@@ -24,7 +24,7 @@ pub async fn jobs(place: &Place, out: &Output) -> Result<ExitCode> {
     while let Some(job) = listing.next().await? {
         lines.push(SlotLine::last(&job));
     }
-    if lines.is_empty() && out.form == Form::Table {
+    if lines.is_empty() && out.form.is_for_people() {
         notice(&format!("no job has a record in table `{}`", place.table));
         return Ok(ExitCode::SUCCESS);
     }

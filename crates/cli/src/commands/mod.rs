@@ -16,27 +16,47 @@ mod run;
 mod run_slot;
 mod schema;
 mod shards;
+mod wait;
 mod watch;
 
 use std::process::ExitCode;
 
+use tokio::time::timeout;
+
 use crate::agent;
 use crate::arguments::{Arguments, Command, JobCommand, ResignTo};
 use crate::commands::depose::Way;
-use crate::failure::Result;
+use crate::failure::{Code, Failure, Result};
 use crate::output::Output;
 use crate::place::Place;
 use crate::serve;
 
-/// Does what the command line says.
+/// Does what the command line says, within its time.
 pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
+    let Some(limit) = arguments.common.timeout else { return act(arguments).await };
+    if arguments.command.runs_until_stopped() {
+        let text = "--timeout: this command runs until it is stopped";
+        return Err(Failure::new(Code::Usage, text).cure("leave it out"));
+    }
+    let waits = matches!(arguments.command, Command::Wait(_));
+    let late = |_| {
+        let code = if waits { Code::No } else { Code::Unreachable };
+        let failure = Failure::new(code, format!("--timeout {limit:?} is over"));
+        Err(failure
+            .cure("`spindle show` tells how it stands, `spindle doctor` how slow Spanner is"))
+    };
+    timeout(limit, act(arguments)).await.unwrap_or_else(late)
+}
+
+async fn act(arguments: Arguments) -> Result<ExitCode> {
     let Arguments { common, command } = arguments;
     let out = Output::new(&common);
     let reach = || Place::reach(&common);
     match command {
         Command::Ls(listed) => inspect::ls(&reach().await?, &out, &listed).await,
-        Command::Show { name } => inspect::show(&reach().await?, &out, &name).await,
-        Command::Who { name } => inspect::who(&reach().await?, &out, &name).await,
+        Command::Show(lock) => inspect::show(&reach().await?, &out, &lock.name).await,
+        Command::Who(lock) => inspect::who(&reach().await?, &out, &lock.name).await,
+        Command::Wait(asked) => wait::wait(&reach().await?, &out, &asked).await,
         Command::History(asked) => history::history(&reach().await?, &out, &asked).await,
         Command::Watch(asked) => watch::watch(&reach().await?, &out, &asked).await,
         Command::Members { group } => fleet::members(&reach().await?, &out, group.as_deref()).await,
@@ -58,8 +78,8 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
             let endpoint = common.admin_endpoint.as_deref();
             schema::init(&reach().await?, &out, endpoint).await
         }
-        Command::Rm { name, confirmation } => {
-            remove::remove(&reach().await?, &out, &name, &confirmation).await
+        Command::Rm { lock, confirmation } => {
+            remove::remove(&reach().await?, &out, &lock.name, &confirmation).await
         }
         Command::Evict(depose) => depose::depose(&reach().await?, &out, &depose, Way::Evict).await,
         Command::Seize(depose) => depose::depose(&reach().await?, &out, &depose, Way::Seize).await,

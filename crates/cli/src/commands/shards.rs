@@ -11,7 +11,6 @@ use spindle_protocol::fleet::{Declaration, Join, SHARDS_MAX, counts_from, usual_
 
 use super::fleet::{fleets, last_part, none, rows};
 use super::resize;
-use crate::arguments::Form;
 use crate::failure::Result;
 use crate::output::{Cell, Line, Output, notice};
 use crate::place::Place;
@@ -73,7 +72,7 @@ pub async fn shards(place: &Place, out: &Output, name: Option<&str>) -> Result<E
         return Err(none("shards", name));
     }
     out.rows(&shares(pieces, &sharing, Of::new(count)))?;
-    if let (Form::Table, Some(count)) = (out.form, count) {
+    if let (true, Some(count)) = (out.form.is_for_people(), count) {
         notice(&format!("the group shares {count}"));
     }
     Ok(ExitCode::SUCCESS)
@@ -150,7 +149,7 @@ fn members(sharing: &[Record]) -> Members {
 
 /// Returns when the term in a row ran out unreleased, if it did.
 fn ran_out(row: &Record) -> Option<Timestamp> {
-    row.holder.as_ref().filter(|_| row.state == State::Expired)?;
+    row.last_holder.as_ref().filter(|_| row.state == State::Expired)?;
     let heard = ago(i64::try_from(row.heartbeat_age_ms?).unwrap_or(i64::MAX));
     Some(heard + lease(row))
 }
@@ -170,7 +169,7 @@ impl Owner {
         let is_promised = |id: &str| {
             sharing.iter().any(|row| last_part(&row.name) == id && row.state == State::Promised)
         };
-        match (shard.state, shard.holder) {
+        match (shard.state, shard.holder.or(shard.last_holder)) {
             (State::Held, Some(id)) => {
                 let member = members.get(&id);
                 Owner::member(id, member)
@@ -282,12 +281,17 @@ mod tests {
     /// reserved for.
     fn row(name: &str, state: State, id: Option<&str>) -> Record {
         let id = id.map(str::to_string);
-        let (holder, reserved_for) = if state == State::Promised { (None, id) } else { (id, None) };
+        let (holder, last_holder, reserved_for) = match state {
+            State::Promised => (None, None, id),
+            State::Expired => (None, id, None),
+            _ => (id, None, None),
+        };
         Record {
             name: name.to_string(),
             fleet: None,
             state,
             holder,
+            last_holder,
             reserved_for,
             since: None,
             since_ms: Some(900_000),

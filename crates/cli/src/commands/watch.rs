@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use crate::arguments::{Form, Listed, Watch};
 use crate::failure::{Code, Failure, Result};
 use crate::fleets::{Entry, grouped};
-use crate::output::{Cell, Line as _, Output, Paint, complain, cut, printable, widths};
+use crate::output::{Cell, Line as _, Output, Paint, complain, narrow, printable, widths};
 use crate::place::Place;
 use crate::record::{Record, State};
 
@@ -43,7 +43,7 @@ pub async fn watch(place: &Place, out: &Output, asked: &Watch) -> Result<ExitCod
     }
     // An error at the start ends the program; a later one is shown.
     let first = poll(place, asked).await?;
-    if io::stdout().is_terminal() && out.form == Form::Table {
+    if io::stdout().is_terminal() && out.form.is_for_people() {
         draw(place, asked, first).await
     } else {
         print(place, out, asked, first).await
@@ -115,7 +115,7 @@ fn report(
     let mut before = std::mem::take(known);
     // JSON has each row.
     let each = Listed { all: true, ..Listed::default() };
-    let listed = if out.form == Form::Table { &asked.listed } else { &each };
+    let listed = if out.form.is_for_people() { &asked.listed } else { &each };
     for entry in grouped(records, listed) {
         let now = match &entry {
             Entry::Lock(record) => (record.holding(), record.token.clone()),
@@ -124,8 +124,8 @@ fn report(
         let name = entry.name().to_string();
         if before.remove(&name).as_ref() != Some(&now) {
             match &entry {
-                Entry::Lock(record) if out.form == Form::Table => out.text(&line(record))?,
-                Entry::Lock(record) => out.json_line(record)?,
+                Entry::Lock(record) if out.form.is_for_people() => out.text(&line(record))?,
+                Entry::Lock(record) => out.next(record)?,
                 Entry::Fleet(fleet) => {
                     out.text(&format!("{}: {}\n", printable(&name), fleet.holding()))?;
                 }
@@ -135,10 +135,10 @@ fn report(
     }
     for name in before.keys() {
         let gone = Gone { name, state: "deleted" };
-        if out.form == Form::Table {
+        if out.form.is_for_people() {
             out.text(&format!("{}: its row is gone\n", printable(name)))?;
         } else {
-            out.json_line(&gone)?;
+            out.next(&gone)?;
         }
     }
     Ok(())
@@ -271,8 +271,10 @@ impl Screen {
         let shown: Vec<Vec<Cell>> =
             self.entries.iter().skip(self.top).take(self.height).map(Entry::cells).collect();
         let head = Entry::HEAD.iter().map(|name| Cell::painted(*name, Paint::Faint)).collect();
-        let lines: Vec<Vec<Cell>> = std::iter::once(head).chain(shown).collect();
-        let widths = widths(&lines, Some(usize::from(body.width)));
+        let mut lines: Vec<Vec<Cell>> = std::iter::once(head).chain(shown).collect();
+        let columns = usize::from(body.width);
+        narrow::<Entry>(&mut lines, Form::Table, Some(columns));
+        let widths = widths(&lines, Some(columns));
         let columns = widths.iter().map(|width| u16::try_from(*width).unwrap_or(u16::MAX));
         let rows = lines.iter().enumerate().map(|(index, line)| {
             let is_selected = index > 0 && self.top + index - 1 == self.selected;
@@ -301,7 +303,7 @@ fn row(cells: &[Cell], widths: &[usize]) -> Row<'static> {
             Paint::Bad => Style::new().fg(Color::Red),
             Paint::Faint => Style::new().dim(),
         };
-        ratatui::text::Span::styled(cut(&printable(&cell.text), *width), style)
+        ratatui::text::Span::styled(cell.cut(*width), style)
     });
     Row::new(cells)
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use spindle_emulator::engine::{Mutation, Timestamp, WriteKind};
+use spindle_emulator::{Effect, Fault, Rpc};
 
-use crate::world::{DATABASE, World, stall_a_poll};
+use crate::world::{DATABASE, World, bare, finish, stall_a_poll};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -33,6 +34,71 @@ async fn ls_shows_each_lock_with_its_holder_in_every_form() {
     assert_eq!(lines.lines().count(), 1);
     let line: Value = serde_json::from_str(lines.trim()).unwrap();
     assert_eq!(line["name"], "mail");
+
+    let wide = world.run(&["ls", "-o", "wide"]).await.says("TOKEN  ");
+    assert!(wide.out.contains(&billing.lock.has_lock().unwrap().to_string()), "{wide:?}");
+    world.run(&["ls", "-o", "name"]).await.says_only("billing\nmail\n");
+    world.run(&["show", "mail", "-o", "name"]).await.says_only("mail\n");
+    let yaml = world.run(&["ls", "-o", "yaml"]).await.says("- name: billing\n");
+    yaml.says("  holder: node-1\n").says("  state: released\n");
+}
+
+#[tokio::test]
+async fn ls_takes_one_state_and_sorts_and_a_lease_that_ran_out_has_a_last_holder() {
+    let world = World::start().await;
+    world.write(&[("a", Some("node-2")), ("b", Some("node-1")), ("c", None)]).await;
+    world.run(&["ls", "--sort-by", "holder", "-o", "name"]).await.says_only("b\na\nc\n");
+    world.run(&["ls", "--state", "released", "-o", "name"]).await.says_only("c\n");
+    world.run(&["ls", "--state", "held", "--sort-by", "name", "-o", "jsonl"]).await.says("node-1");
+    world.run(&["ls", "--state", "evicted"]).await.complains("and is evicted");
+    world.run(&["ls", "--state", "broken"]).await.ends(2).complains("never_held");
+
+    world.emulator.advance(LEASE * 10);
+    let expired = world.json(&["show", "b"]).await;
+    assert_eq!((&expired["holder"], &expired["last_holder"]), (&Value::Null, &"node-1".into()));
+    world.run(&["show", "b"]).await.says("last holder node-1");
+}
+
+#[tokio::test]
+async fn wait_ends_once_the_lock_is_as_it_was_asked_for_or_its_time_is_over() {
+    let world = World::start().await;
+    world.run(&["wait", "job", "--for", "free"]).await.ends(0).says("never held");
+    let mut held = world.spawn(&["wait", "job", "--for", "held", "-o", "name"]);
+    let mut meant = world.spawn(&["wait", "job", "--for", "holder=node-2", "-o", "name"]);
+    let first = world.hold("job", "node-1", LEASE).await;
+    assert_eq!(held.line().await, "job");
+    held.end().await.ends(0);
+    let late = world.run(&["wait", "job", "--for", "free", "--timeout", "1ms"]).await.ends(1);
+    late.complains("--timeout 1ms is over");
+    first.release().await;
+    let _second = world.hold("job", "node-2", LEASE).await;
+    assert_eq!(meant.line().await, "job");
+    meant.end().await.ends(0);
+    world.run(&["wait", "job", "--for", "gone"]).await.ends(2).complains("held, free or holder=ID");
+}
+
+#[tokio::test]
+async fn a_failure_is_told_in_the_form_of_the_output_and_within_its_time() {
+    let world = World::start().await;
+    for form in ["json", "jsonl"] {
+        let failed = world.run(&["evict", "nobodys", "--yes", "-o", form]).await.ends(1);
+        let told: Value = serde_json::from_str(&failed.err).unwrap();
+        assert!(told["error"].as_str().unwrap().contains("it has no row"), "{told}");
+        assert!(told["cure"].is_string() && told["exit_code"] == 1, "{told}");
+    }
+    let failed = world.run(&["evict", "nobodys", "--yes", "-o", "yaml"]).await.ends(1);
+    failed.complains("exit_code: 1");
+    world.emulator.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Stall));
+    world.run(&["ls", "--timeout", "200ms"]).await.ends(3).complains("--timeout 200ms is over");
+    world.run(&["watch", "--timeout", "1s"]).await.ends(2).complains("until it is stopped");
+}
+
+#[tokio::test]
+async fn the_help_of_a_command_has_its_own_options_first_and_says_what_a_name_is() {
+    let help = finish(bare(&["evict", "--help"])).await.ends(0).says("Name of the lock");
+    let at = |text: &str| help.out.find(text).unwrap_or_else(|| panic!("{text}: {}", help.out));
+    assert!(at("\nOptions:") < at("--if-holder") && at("--if-holder") < at("\nGlobal options:"));
+    assert!(at("\nGlobal options:") < at("--database"));
 }
 
 #[tokio::test]

@@ -134,6 +134,25 @@ async fn a_narrow_terminal_gets_lines_that_fit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_columns_keep_the_ends_of_names_and_what_became_of_each() {
+    let world = World::start().await;
+    let name = "billing/eu-west-1/customers/customer-4711";
+    let held = world.hold(name, "payments-7d9f8b6c5d-x2x9k", LEASE).await;
+    let mut terminal = Terminal::start(&world, 60, &["ls"]);
+    assert_eq!(terminal.ends().await, 0);
+    terminal.shows("customer-4711").await;
+    for part in ["LOCK", "HOLDER", "d-x2x9k", "held"] {
+        terminal.shows(part).await;
+    }
+    held.release().await;
+    let mut terminal = Terminal::start(&world, 60, &["history", name]);
+    assert_eq!(terminal.ends().await, 0);
+    for part in ["BEGIN", "HOLDER", "END", "d-x2x9k", "released"] {
+        terminal.shows(part).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_under_a_lock_has_the_terminal() {
     let world = World::start().await;
     let script = "read line; echo got $line";

@@ -276,12 +276,15 @@ function polled(at, said) {
   trouble(said && `Nothing is known${since}: Spanner was not read. Holders stop when their leases are over. Do: spindle doctor. (${said})`);
 }
 
+// Who held a lock last is shown where its holder would be.
+const known = (lock) => ({ ...lock, holder: lock.holder ?? lock.last_holder });
+
 function all(event) {
   const data = JSON.parse(event.data);
   polled(data.at, data.trouble);
   locks.clear();
   asked.clear();
-  for (const lock of data.locks) locks.set(lock.name, lock);
+  for (const lock of data.locks) locks.set(lock.name, known(lock));
   jobs = data.jobs;
   placeHolders();
   render();
@@ -305,7 +308,7 @@ function change(event) {
     if (before?.token !== lock.token || before?.state !== lock.state) {
       tell(lock, lock.state === "held" ? `held by ${lock.holder}` : stateOf(lock));
     }
-    locks.set(lock.name, lock);
+    locks.set(lock.name, known(lock));
   }
   for (const name of data.gone) {
     tell(locks.get(name) ?? { name }, "its row is gone");
