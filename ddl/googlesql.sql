@@ -7,4 +7,4 @@ CREATE TABLE locktable (
   info STRING(MAX),
   displaced TIMESTAMP,
   next STRING(MAX),
-) PRIMARY KEY (name)
+) PRIMARY KEY (name);

@@ -8,4 +8,4 @@ CREATE TABLE locktable (
   displaced timestamptz,
   next text,
   PRIMARY KEY (name)
-)
+);

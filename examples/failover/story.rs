@@ -23,7 +23,7 @@ const DELEGATE: &str = "delegate";
 
 pub async fn tell() -> Result<(), Failure> {
     let spanner = Emulator::start().await?;
-    let ddl = format!("{};\n{ORDERS}", include_str!("../../ddl/googlesql.sql"));
+    let ddl = format!("{}{ORDERS}", include_str!("../../ddl/googlesql.sql"));
     spanner.create_database(DATABASE, &ddl).await?;
     let mut fleet = Fleet::new(spanner.endpoint());
     fleet.tell("spanner", &format!("embedded, at {}; lease {LEASE:?}", spanner.endpoint()));

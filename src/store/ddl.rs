@@ -19,10 +19,21 @@ pub enum Ddl {
 impl Ddl {
     pub(crate) const fn text(self) -> &'static str {
         match self {
-            Ddl::GoogleSql => include_str!("../../ddl/googlesql.sql"),
-            Ddl::PostgreSql => include_str!("../../ddl/postgresql.sql"),
+            Ddl::GoogleSql => unended(include_str!("../../ddl/googlesql.sql")),
+            Ddl::PostgreSql => unended(include_str!("../../ddl/postgresql.sql")),
             Ddl::GoogleSqlUpgrade => include_str!("../../ddl/googlesql-upgrade.sql"),
             Ddl::PostgreSqlUpgrade => include_str!("../../ddl/postgresql-upgrade.sql"),
         }
+    }
+}
+
+/// The one statement of a file, without its semicolon, as Google's clients take it.
+const fn unended(file: &'static str) -> &'static str {
+    let [statement @ .., b';', b'\n'] = file.as_bytes() else {
+        panic!("expected a file of one statement, which ends with a semicolon");
+    };
+    match str::from_utf8(statement) {
+        Ok(statement) => statement,
+        Err(_) => panic!("a text without its end is a text"),
     }
 }

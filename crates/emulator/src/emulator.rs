@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::admin::{self, Admin};
@@ -117,7 +117,7 @@ impl EmulatorBuilder {
         let ports = Ports::new(Arc::clone(&core), answering(&core, &admin));
         let port = ports.add(self.address).await?;
         let address = port.address();
-        let running = Running { core, admin, port, ports };
+        let running = Running { core, admin, port, ports, opened: Mutex::default() };
         // Made first, so that it stops what runs if the rest fails.
         let mut emulator = Emulator { running: Arc::new(running), rest: address, control: None };
         let rest = SocketAddr::new(self.address.ip(), self.rest);

@@ -67,6 +67,7 @@ pub enum Effect {
 #[derive(Clone, Debug)]
 pub struct Fault {
     pub(crate) rpc: Option<Rpc>,
+    pub(crate) statements: bool,
     pub(crate) session: Option<String>,
     pub(crate) tag: Option<String>,
     pub(crate) table: Option<String>,
@@ -85,10 +86,17 @@ impl Fault {
         Fault { rpc: Some(rpc), ..Fault::any() }
     }
 
+    /// Returns a fault that meets every statement, by whichever method it comes: `ExecuteSql`,
+    /// `ExecuteStreamingSql` or `ExecuteBatchDml`. As [`Fault::on`] otherwise.
+    pub fn on_statements() -> Fault {
+        Fault { statements: true, ..Fault::any() }
+    }
+
     /// Returns a fault that meets every request.
     pub fn any() -> Fault {
         Fault {
             rpc: None,
+            statements: false,
             session: None,
             tag: None,
             table: None,
@@ -265,6 +273,13 @@ impl Faults {
         injected.hits.get(at).map(|hits| hits.load(Ordering::SeqCst))
     }
 
+    /// Returns the faults that are active, in the order of their injection, with how many requests each has met.
+    pub fn active(&self) -> Vec<(u64, Fault, u64)> {
+        let injected = self.injected();
+        let active = injected.active.iter();
+        active.map(|it| (it.id, it.fault.clone(), it.hits.load(Ordering::SeqCst))).collect()
+    }
+
     /// Ends a fault. It returns true if the fault was active.
     pub fn remove(&self, id: u64) -> bool {
         let mut injected = self.injected();
@@ -301,6 +316,7 @@ impl Active {
         let fault = &mut self.fault;
         let Named { session, tags, .. } = request.named();
         let selects = fault.rpc.is_none_or(|selected| selected == rpc)
+            && (!fault.statements || rpc.is_statement())
             && fault.session.as_deref().is_none_or(|name| session == Some(name))
             && fault.tag.as_deref().is_none_or(|tag| tags.contains(&tag))
             && (fault.table.is_none() && fault.key.is_none()

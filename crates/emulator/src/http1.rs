@@ -58,6 +58,7 @@ pub(crate) fn status(error: &Error) -> StatusCode {
         Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => {
             StatusCode::BAD_REQUEST
         }
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
         Code::NotFound => StatusCode::NOT_FOUND,
         Code::AlreadyExists | Code::Aborted => StatusCode::CONFLICT,
         Code::PermissionDenied => StatusCode::FORBIDDEN,

@@ -27,6 +27,11 @@ pub enum Rpc {
 }
 
 impl Rpc {
+    /// Returns true for the methods that run statements.
+    pub(crate) fn is_statement(self) -> bool {
+        matches!(self, Rpc::ExecuteSql | Rpc::ExecuteStreamingSql | Rpc::ExecuteBatchDml)
+    }
+
     /// Returns the method of this name, as the service writes it: `Commit`.
     pub fn from_name(name: &str) -> Option<Rpc> {
         Rpc::deserialize(StrDeserializer::<value::Error>::new(name)).ok()

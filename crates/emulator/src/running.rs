@@ -1,7 +1,9 @@
 //! The running server, as its handle and its outside control share it.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 
@@ -16,6 +18,8 @@ pub(crate) struct Running {
     pub admin: Arc<Admin>,
     pub port: Port,
     pub ports: Ports,
+    /// Those that the control service has opened, by their numbers.
+    pub opened: Mutex<BTreeMap<u16, Arc<Port>>>,
 }
 
 impl Running {
@@ -27,6 +31,28 @@ impl Running {
     ) -> engine::Result<Database> {
         let changes = self.core.parse_ddl(dialect, ddl).map_err(|error| error.in_text(ddl))?;
         self.admin.add_database(name, dialect, &changes)
+    }
+
+    /// Opens a port for a client that isn't in Rust, and keeps it.
+    pub async fn open_port(&self) -> io::Result<SocketAddr> {
+        let port = self.ports.add(SocketAddr::new(self.port.address().ip(), 0)).await?;
+        let address = port.address();
+        self.opened().insert(address.port(), Arc::new(port));
+        Ok(address)
+    }
+
+    /// Returns a port that the control service has opened, by its number.
+    pub fn port(&self, number: &str) -> Option<Arc<Port>> {
+        self.opened().get(&number.parse().ok()?).cloned()
+    }
+
+    /// Closes such a port. It returns true if there was one.
+    pub fn close_port(&self, number: &str) -> bool {
+        number.parse().is_ok_and(|number| self.opened().remove(&number).is_some())
+    }
+
+    fn opened(&self) -> MutexGuard<'_, BTreeMap<u16, Arc<Port>>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Restarts, though its caller may stop waiting for that.

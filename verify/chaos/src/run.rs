@@ -154,7 +154,7 @@ async fn run(options: &Options) -> Result<bool, Failure> {
 async fn embedded() -> Result<Emulator, Failure> {
     let spanner = Emulator::start().await?;
     let locks = include_str!("../../../ddl/googlesql.sql");
-    spanner.create_database(DATABASE, &format!("{locks};\n{}", tables::DDL)).await?;
+    spanner.create_database(DATABASE, &format!("{locks}{}", tables::DDL)).await?;
     Ok(spanner)
 }
 

@@ -10,7 +10,7 @@ pub(crate) const LEDGER: &str = "ledger";
 
 pub(crate) const SCHEMA: &str = concat!(
     include_str!("../../../ddl/googlesql.sql"),
-    ";\nCREATE TABLE ledger (serial INT64 NOT NULL, lock_name STRING(MAX)) PRIMARY KEY (serial)"
+    "CREATE TABLE ledger (serial INT64 NOT NULL, lock_name STRING(MAX)) PRIMARY KEY (serial)"
 );
 
 /// The key of a row of the lock table.

@@ -17,7 +17,7 @@ use crate::engine::{Code, Dialect, Error, Result};
 use crate::http1;
 use crate::running::Running;
 use crate::server::{Answer, Listening};
-use request::{Advance, Creation, Injection, parse};
+use request::{Advance, Copy, Creation, Injection, described, parse};
 
 /// Starts the service, and says where it listens. It ends with the server.
 pub(crate) fn start(running: &Arc<Running>, address: SocketAddr) -> io::Result<SocketAddr> {
@@ -44,6 +44,7 @@ async fn done(running: &Arc<Running>, request: Request<Incoming>) -> Result<Valu
             let fault = parse::<Injection>(&body)?.fault()?;
             Ok(json!({ "id": running.core.inject(fault)?.id() }))
         }
+        (&Method::GET, ["faults"]) => Ok(active(running)),
         (&Method::GET, ["faults", id]) => {
             let hits = id.parse().ok().and_then(|id| faults.hits(id));
             Ok(json!({ "hits": hits.ok_or_else(|| missing("that fault"))? }))
@@ -75,6 +76,7 @@ async fn done(running: &Arc<Running>, request: Request<Incoming>) -> Result<Valu
         (&Method::POST, ["swallow_connections"]) => {
             Ok(json!({ "connections": running.ports.swallow().await }))
         }
+        (method, ["ports", path @ ..]) => ports(running, method, path).await,
         (&Method::POST, ["restart"]) => {
             running.restart(parse(&body)?).await.map(|()| json!({})).map_err(unavailable)
         }
@@ -83,11 +85,50 @@ async fn done(running: &Arc<Running>, request: Request<Incoming>) -> Result<Valu
             running.create_database(&name, Dialect::GoogleSql, &ddl)?;
             Ok(json!({}))
         }
+        (&Method::POST, ["databases", "copy"]) => {
+            let Copy { from, to } = parse(&body)?;
+            running.admin.copy_database(&from, &to)?;
+            Ok(json!({}))
+        }
         (&Method::DELETE, ["databases", name @ ..]) => {
             Ok(json!({ "removed": running.admin.remove_database(&name.join("/")) }))
         }
         _ => Err(missing(&format!("{} {}", head.method, head.uri.path()))),
     }
+}
+
+/// Answers what is about the ports that this service opens.
+async fn ports(running: &Running, method: &Method, path: &[&str]) -> Result<Value> {
+    if let (&Method::POST, []) = (method, path) {
+        let address = running.open_port().await.map_err(unavailable)?;
+        return Ok(json!({ "port": address.port(), "address": address.to_string() }));
+    }
+    if let (&Method::DELETE, [number]) = (method, path) {
+        return Ok(json!({ "removed": running.close_port(number) }));
+    }
+    let (&Method::POST, [number, act]) = (method, path) else {
+        return Err(missing(&format!("{method} /ports/{}", path.join("/"))));
+    };
+    let port = running.port(number).ok_or_else(|| missing("that port"))?;
+    match *act {
+        "cut_off" => port.cut_off().await,
+        "restore" => port.restore().await.map_err(unavailable)?,
+        "swallow_connections" => {
+            return Ok(json!({ "connections": port.swallow_connections().await }));
+        }
+        _ => return Err(missing(&format!("{method} /ports/{number}/{act}"))),
+    }
+    Ok(json!({}))
+}
+
+fn active(running: &Running) -> Value {
+    let described = |(id, fault, hits)| {
+        let mut fields = described(&fault);
+        fields["id"] = json!(id);
+        fields["hits"] = json!(hits);
+        fields
+    };
+    running.core.faults.active().into_iter().map(described).collect()
 }
 
 fn missing(what: &str) -> Error {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use crate::engine::{Code, Error, Result};
 use crate::faults::{Effect, Fault};
@@ -20,6 +21,8 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
 #[serde(deny_unknown_fields)]
 pub(super) struct Injection {
     rpc: Option<Rpc>,
+    #[serde(default)]
+    statements: bool,
     session: Option<String>,
     tag: Option<String>,
     table: Option<String>,
@@ -33,6 +36,14 @@ pub(super) struct Injection {
     effect: String,
     ms: Option<u64>,
     code: Option<Code>,
+}
+
+/// A database to copy.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Copy {
+    pub from: String,
+    pub to: String,
 }
 
 /// How far to move the clock.
@@ -54,9 +65,9 @@ pub(super) struct Creation {
 impl Injection {
     pub fn fault(self) -> Result<Fault> {
         let effect = self.effect()?;
-        let Injection { rpc, session, tag, table, key, skip, times, seed, .. } = self;
+        let Injection { rpc, statements, session, tag, table, key, skip, times, seed, .. } = self;
         let probability = self.probability.map(|probability| (probability, seed));
-        Ok(Fault { rpc, session, tag, table, key, skip, times, probability, effect })
+        Ok(Fault { rpc, statements, session, tag, table, key, skip, times, probability, effect })
     }
 
     fn effect(&self) -> Result<Effect> {
@@ -82,6 +93,49 @@ impl Injection {
     }
 }
 
+/// Returns what an injection of this fault says. Of `skip` and `times` it tells what is left.
+pub(super) fn described(fault: &Fault) -> Value {
+    let (probability, seed) = fault.probability.unzip();
+    let (name, ms, code) = effect_described(fault.effect);
+    let all = json!({
+        "rpc": fault.rpc.map(|rpc| rpc.to_string()),
+        "statements": fault.statements.then_some(true),
+        "session": fault.session,
+        "tag": fault.tag,
+        "table": fault.table,
+        "key": fault.key,
+        "skip": (fault.skip > 0).then_some(fault.skip),
+        "times": fault.times,
+        "probability": probability,
+        "seed": seed,
+        "effect": name,
+        "ms": ms.map(|ms| u64::try_from(ms.as_millis()).unwrap_or(u64::MAX)),
+        "code": code,
+    });
+    match all {
+        Value::Object(fields) => fields.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+        other => other,
+    }
+}
+
+fn effect_described(effect: Effect) -> (&'static str, Option<Duration>, Option<Code>) {
+    match effect {
+        Effect::Delay(by) => ("delay", Some(by), None),
+        Effect::Queue(by) => ("queue", Some(by), None),
+        Effect::DelayReply(by) => ("delay_reply", Some(by), None),
+        Effect::Fail(code) => ("fail", None, Some(code)),
+        Effect::FailAfterApplying(code) => ("fail_after_applying", None, Some(code)),
+        Effect::LoseReply => ("lose_reply", None, None),
+        Effect::ApplyLate { after } => ("apply_late", Some(after), None),
+        Effect::DropConnection => ("drop_connection", None, None),
+        Effect::Stall => ("stall", None, None),
+        Effect::StallReply => ("stall_reply", None, None),
+        Effect::Abort => ("abort", None, None),
+        Effect::HideReadTimestamp => ("hide_read_timestamp", None, None),
+        Effect::EndEarlier => ("end_earlier", None, None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,15 +145,26 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_says_the_same_in_json() {
+    fn a_fault_is_described_as_it_was_asked_for() {
         for text in [
-            r#"{"effect": "lose_reply", "session": null}"#,
+            r#"{"effect": "lose_reply", "session": "s"}"#,
             r#"{"rpc": "Commit", "tag": "app=x", "table": "t", "key": "k", "skip": 1, "times": 2, "effect": "abort"}"#,
             r#"{"effect": "delay", "ms": 20, "probability": 0.5, "seed": 7}"#,
-            r#"{"effect": "fail_after_applying", "code": "UNAVAILABLE"}"#,
+            r#"{"effect": "fail", "code": "UNAUTHENTICATED", "statements": true}"#,
+            r#"{"effect": "fail_after_applying", "code": "DATA_LOSS"}"#,
+            r#"{"effect": "queue", "ms": 1}"#,
+            r#"{"effect": "delay_reply", "ms": 1}"#,
+            r#"{"effect": "apply_late", "ms": 1}"#,
+            r#"{"effect": "drop_connection"}"#,
+            r#"{"effect": "stall"}"#,
+            r#"{"effect": "stall_reply"}"#,
+            r#"{"effect": "hide_read_timestamp"}"#,
+            r#"{"effect": "end_earlier"}"#,
         ] {
-            assert!(parse(text).is_ok(), "{text}");
+            let asked: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(described(&parse(text).unwrap()), asked, "{text}");
         }
+        assert!(parse(r#"{"effect": "lose_reply", "session": null}"#).is_ok());
     }
 
     #[test]

@@ -30,11 +30,13 @@ pub enum Code {
     Unimplemented = 12,
     Internal = 13,
     Unavailable = 14,
+    DataLoss = 15,
+    Unauthenticated = 16,
 }
 
 impl Code {
     /// Every code, for tests and exhaustive searches.
-    pub const ALL: [Code; 14] = [
+    pub const ALL: [Code; 16] = [
         Code::Cancelled,
         Code::Unknown,
         Code::InvalidArgument,
@@ -49,6 +51,8 @@ impl Code {
         Code::Unimplemented,
         Code::Internal,
         Code::Unavailable,
+        Code::DataLoss,
+        Code::Unauthenticated,
     ];
 
     /// Returns the number on the wire.

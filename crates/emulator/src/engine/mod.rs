@@ -83,5 +83,3 @@ pub(crate) fn map_of<K: Ord, V>(entries: impl IntoIterator<Item = (K, V)>) -> BT
 
 #[cfg(test)]
 mod serializability;
-#[cfg(test)]
-mod tests;

@@ -39,6 +39,9 @@ impl Core {
         check_delay(request)?;
         let committed = match &request.transaction {
             Some(Wanted::TransactionId(id)) => match Handle::decode(id, &request.session)? {
+                Handle::ReadWrite(id) if self.replays().is_partitioned(id) => {
+                    return Err(no_commit_of_read_only());
+                }
                 Handle::ReadWrite(id) => self.commit_by_id(&database, id, request).await?,
                 Handle::ReadOnly(_) => return Err(no_commit_of_read_only()),
             },

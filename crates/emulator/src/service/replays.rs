@@ -35,6 +35,8 @@ pub(super) struct Requests {
     by_number: tokio::sync::Mutex<Vec<(i64, Request)>>,
     /// True after the statement that its client has called the last one.
     is_over: AtomicBool,
+    /// True of a transaction for partitioned DML, which has one statement and no commit.
+    is_partitioned: AtomicBool,
 }
 
 impl Requests {
@@ -52,6 +54,16 @@ impl Requests {
                  back.",
             )),
         }
+    }
+
+    /// Makes it one for partitioned DML.
+    pub fn partition(&self) {
+        self.is_partitioned.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true for one for partitioned DML.
+    pub fn is_partitioned(&self) -> bool {
+        self.is_partitioned.load(Ordering::Relaxed)
     }
 
     /// Notes that its last statement has run.
@@ -102,6 +114,11 @@ impl Replays {
         }
         let of = self.by_transaction.entry(id);
         Arc::clone(&of.or_insert_with(|| (database.clone(), Arc::default())).1)
+    }
+
+    /// Returns true for a transaction for partitioned DML.
+    pub fn is_partitioned(&self, id: TransactionId) -> bool {
+        self.by_transaction.get(&id).is_some_and(|(_, requests)| requests.is_partitioned())
     }
 
     /// Refuses another request of a transaction that has had its last statement.

@@ -80,9 +80,19 @@ impl Core {
         let (mut selected, id) =
             self.select_to_write(&request.session, request.transaction.as_ref())?;
         check_directed(request.directed_read_options.as_ref(), selected.handle)?;
-        let done = self
-            .run_once(database, id, (request.seqno, request.last_statement), vec![statement])
-            .await?;
+        let is_partitioned = self.replays().is_partitioned(id);
+        if is_partitioned {
+            self.check_partitioned(&request.sql)?;
+        }
+        // One for partitioned DML has no other.
+        let is_last = request.last_statement || is_partitioned;
+        let done = self.run_once(database, id, (request.seqno, is_last), vec![statement]).await?;
+        if is_partitioned && database.check_open(id).is_ok() {
+            match done.failed {
+                None => drop(database.commit(id, &[]).await?),
+                Some(_) => database.rollback(id)?,
+            }
+        }
         if let Some(error) = done.failed {
             return Err(error);
         }
@@ -92,8 +102,34 @@ impl Core {
             return Err(Error::new(Code::Internal, "a statement neither failed nor wrote"));
         };
         let metadata = described(&written.columns, selected.described.take());
-        let stats = Some(stats(written.written));
-        Ok(Results { metadata, rows: written.rows, more: None, stats, precommit_token })
+        let mut stats = stats(written.written);
+        if let (true, Some(RowCount::RowCountExact(count))) = (is_partitioned, &stats.row_count) {
+            stats.row_count = Some(RowCount::RowCountLowerBound(*count));
+        }
+        Ok(Results {
+            metadata,
+            rows: written.rows,
+            more: None,
+            stats: Some(stats),
+            precommit_token,
+        })
+    }
+
+    /// Refuses what Cloud Spanner doesn't run by partitions.
+    fn check_partitioned(&self, sql: &str) -> Result<()> {
+        let refused = |what| {
+            Err(Error::invalid_argument(format!("{what} is not supported in partitioned DML.")))
+        };
+        match self.prepare(sql)?.statement() {
+            ast::Statement::Insert(_) => refused("INSERT"),
+            ast::Statement::Update(ast::Update { returning, .. })
+            | ast::Statement::Delete(ast::Delete { returning, .. })
+                if !returning.is_empty() =>
+            {
+                refused("THEN RETURN")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Answers a batch of statements: they run one after another, and the first that fails is the
@@ -108,6 +144,9 @@ impl Core {
         }
         let (mut selected, id) =
             self.select_to_write(&request.session, request.transaction.as_ref())?;
+        if self.replays().is_partitioned(id) {
+            return Err(Error::invalid_argument("A batch can't be run as partitioned DML."));
+        }
         let statements = request.statements.clone();
         let done = self
             .run_once(&database, id, (request.seqno, request.last_statements), statements)
@@ -153,6 +192,11 @@ impl Core {
         let selected = self.select(session, selector)?;
         if let Handle::ReadWrite(id) = selected.handle {
             self.database_of(session)?.check_open(id)?;
+            if self.replays().is_partitioned(id) {
+                return Err(Error::invalid_argument(
+                    "Reads and queries can't be made in a partitioned-dml transaction.",
+                ));
+            }
             if !is_last {
                 self.replays().check(id)?;
             }

@@ -196,9 +196,7 @@ impl Core {
                 let shown = read_only.return_read_timestamp.then(|| encode_timestamp(moment));
                 (Handle::ReadOnly(moment), shown)
             }
-            Some(Mode::PartitionedDml(_)) => {
-                return Err(Error::unimplemented("transaction mode partitioned_dml"));
-            }
+            Some(Mode::PartitionedDml(_)) => (self.begin_partitioned(session)?, None),
             None => {
                 return Err(Error::invalid_argument("TransactionOptions must specify a mode."));
             }
@@ -241,6 +239,14 @@ impl Core {
                 ),
             );
         }
+        Ok(Handle::ReadWrite(id))
+    }
+
+    /// Begins a transaction of one statement, which commits at its end. Its rows are one partition.
+    fn begin_partitioned(&self, session: &str) -> Result<Handle> {
+        let database = self.database_of(session)?;
+        let id = database.begin(&ReadWriteOptions::default());
+        self.replays().of(&database, id).partition();
         Ok(Handle::ReadWrite(id))
     }
 

@@ -15,9 +15,10 @@ pub struct View {
     pub rows: Vec<Vec<Value>>,
 }
 
-const TABLES: &str = "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME TABLE_TYPE PARENT_TABLE_NAME \
-     ON_DELETE_ACTION SPANNER_STATE INTERLEAVE_TYPE \
-     ROW_DELETION_POLICY_EXPRESSION";
+const TABLES: &str = "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME PARENT_TABLE_NAME ON_DELETE_ACTION \
+     TABLE_TYPE SPANNER_STATE INTERLEAVE_TYPE ROW_DELETION_POLICY_EXPRESSION";
+
+const SCHEMATA: &str = "CATALOG_NAME SCHEMA_NAME EFFECTIVE_TIMESTAMP SCHEMA_OWNER";
 
 const COLUMNS: &str = "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME ORDINAL_POSITION \
      COLUMN_DEFAULT DATA_TYPE IS_NULLABLE SPANNER_TYPE IS_GENERATED IS_HIDDEN \
@@ -63,8 +64,8 @@ pub fn view(name: &str, schema: &Schema) -> Option<View> {
         }
         "DATABASE_OPTIONS" => (DATABASE_OPTIONS, database_option_rows(schema)),
         "SCHEMATA" if schema.dialect() == Dialect::GoogleSql => {
-            let rows = ["", NAME, "SPANNER_SYS"].map(|name| vec!["".into(), name.into()]);
-            ("CATALOG_NAME SCHEMA_NAME", rows.into())
+            let row = |name: &str| vec!["".into(), name.into(), Value::Null, Value::Null];
+            (SCHEMATA, ["", NAME, "SPANNER_SYS"].map(row).into())
         }
         _ => return None,
     };
@@ -79,7 +80,7 @@ pub fn is_of_information_schema(name: &str, schema: &Schema) -> bool {
 /// Tables of the other dialect are in a schema that has a name.
 fn shown(schema: &Schema, columns: &str, mut rows: Vec<Vec<Value>>) -> View {
     let kind = |name: &str| match name {
-        "ORDINAL_POSITION" => Type::Int64,
+        "ORDINAL_POSITION" | "EFFECTIVE_TIMESTAMP" => Type::Int64,
         "IS_HIDDEN" | "IS_UNIQUE" | "IS_NULL_FILTERED" | "SPANNER_IS_MANAGED" => Type::Bool,
         _ => Type::String,
     };
@@ -114,9 +115,9 @@ fn table_row(table: &Table) -> Vec<Value> {
         "".into(),
         "".into(),
         table.name.as_str().into(),
-        "BASE TABLE".into(),
         table.parent.as_ref().map(|parent| parent.table.as_str()).into(),
         table.parent.as_ref().filter(|parent| parent.is_enforced).map(on_delete).into(),
+        "BASE TABLE".into(),
         "COMMITTED".into(),
         table.parent.as_ref().map(interleave_type).into(),
         table.row_deletion_policy.as_deref().into(),
@@ -128,12 +129,8 @@ fn view_rows(schema: &Schema) -> impl Iterator<Item = Vec<Value>> {
     let views = schema.kept().iter().filter(|kept| kept.kind == "VIEW");
     views.map(|view| {
         let mut row = vec![Value::Null; TABLES.split(' ').count()];
-        row[..4].clone_from_slice(&[
-            "".into(),
-            "".into(),
-            view.name.as_str().into(),
-            "VIEW".into(),
-        ]);
+        row[..3].clone_from_slice(&["".into(), "".into(), view.name.as_str().into()]);
+        row[5] = "VIEW".into();
         row
     })
 }

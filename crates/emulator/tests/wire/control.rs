@@ -44,6 +44,57 @@ async fn a_fault_is_injected_counted_and_removed() {
 }
 
 #[tokio::test]
+async fn the_faults_that_are_active_are_listed_with_what_is_left_of_them() {
+    let mut world = start().await;
+    let fault = r#"{"statements": true, "times": 2, "effect": "fail", "code": "UNAUTHENTICATED"}"#;
+    ok(&world, "POST /faults", fault).await;
+    ok(&world, "POST /faults", r#"{"rpc": "Read", "effect": "stall"}"#).await;
+    let statement = world.statement("SELECT 1");
+    assert_eq!(code(world.client.execute_sql(statement).await), Code::Unauthenticated);
+    assert_eq!(
+        ok(&world, "GET /faults", "").await,
+        r#"[{"code":"UNAUTHENTICATED","effect":"fail","hits":1,"id":1,"statements":true,"times":1},"#
+            .to_owned()
+            + r#"{"effect":"stall","hits":0,"id":2,"rpc":"Read"}]"#
+    );
+    ok(&world, "DELETE /faults", "").await;
+    assert_eq!(ok(&world, "GET /faults", "").await, "[]");
+}
+
+#[tokio::test]
+async fn a_port_is_opened_cut_off_restored_and_closed() {
+    let mut world = start().await;
+    let opened: serde_json::Value =
+        serde_json::from_str(&ok(&world, "POST /ports", "").await).unwrap();
+    let (port, address) = (&opened["port"], opened["address"].as_str().unwrap());
+    world.client = SpannerClient::new(connected(format!("http://{address}")).await);
+    world.users(None).await.unwrap();
+    ok(&world, &format!("POST /ports/{port}/cut_off"), "").await;
+    assert!(TcpStream::connect(address).await.is_err());
+    TcpStream::connect(world.emulator.address()).await.unwrap();
+    ok(&world, &format!("POST /ports/{port}/restore"), "").await;
+    world.client = SpannerClient::new(connected(format!("http://{address}")).await);
+    world.users(None).await.unwrap();
+    let swallow = format!("POST /ports/{port}/swallow_connections");
+    assert_eq!(ok(&world, &swallow, "").await, r#"{"connections":1}"#);
+    let close = format!("DELETE /ports/{port}");
+    assert_eq!(ok(&world, &close, "").await, r#"{"removed":true}"#);
+    assert_eq!(ok(&world, &close, "").await, r#"{"removed":false}"#);
+    assert_eq!(send(&world, &format!("POST /ports/{port}/restore"), "").await.0, 404);
+}
+
+#[tokio::test]
+async fn a_database_is_copied() {
+    let mut world = start().await;
+    world.commit_once([insert(1)]).await.unwrap();
+    let copy = "projects/p/instances/i/databases/copy";
+    let body = format!(r#"{{"from": "{DATABASE}", "to": "{copy}"}}"#);
+    ok(&world, "POST /databases/copy", &body).await;
+    assert_eq!(world.emulator.database(copy).unwrap().rows("users").unwrap().len(), 1);
+    assert_eq!(send(&world, "POST /databases/copy", &body).await.0, 409);
+}
+
+#[tokio::test]
 async fn requests_are_counted_and_forgotten() {
     let mut world = start().await;
     world.users(None).await.unwrap();

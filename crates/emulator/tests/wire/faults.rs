@@ -50,6 +50,32 @@ async fn a_fault_on_a_table_meets_the_commit_of_what_statements_wrote() {
 }
 
 #[tokio::test]
+async fn a_fault_on_statements_meets_each_of_their_methods_and_no_other() {
+    let mut world = World::start().await;
+    let lost = Effect::Fail(spindle_emulator::engine::Code::DataLoss);
+    let fault = world.emulator.inject(Fault::on_statements().effect(lost));
+    let id = world.begin_read_write().await;
+    let transaction = selected(Selector::Id(id.clone()));
+    let one = proto::ExecuteSqlRequest { transaction, ..world.statement("SELECT 1") };
+    assert_eq!(code(world.client.execute_sql(one.clone()).await), Code::DataLoss);
+    let streamed = world.client.execute_streaming_sql(one.clone()).await;
+    let streamed = match streamed {
+        Ok(stream) => stream.into_inner().message().await.map(drop),
+        Err(error) => Err(error),
+    };
+    assert_eq!(code(streamed), Code::DataLoss);
+    let batch = proto::ExecuteBatchDmlRequest {
+        session: one.session.clone(),
+        transaction: one.transaction.clone(),
+        ..Default::default()
+    };
+    assert_eq!(code(world.client.execute_batch_dml(batch).await), Code::DataLoss);
+    world.users(None).await.unwrap();
+    world.commit(&id, [insert(1)]).await.unwrap();
+    assert_eq!(fault.hits(), 3);
+}
+
+#[tokio::test]
 async fn a_commit_that_is_repeated_meets_the_same_faults() {
     let mut world = World::start().await;
     let id = after(&mut world, "INSERT INTO users (id) VALUES (1)").await;

@@ -208,3 +208,47 @@ async fn a_strong_query_is_answered_beside_changes_of_the_schema() {
         assert_eq!(query.await.unwrap().unwrap().into_inner().rows.len(), 1_000);
     }
 }
+
+#[tokio::test]
+async fn partitioned_dml_commits_with_its_statement_and_has_no_other() {
+    use proto::result_set_stats::RowCount;
+    let mut world = World::start().await;
+    world.commit_once([insert(1), insert(2), insert(3)]).await.unwrap();
+    let run = |id: &[u8], sql: &str, seqno, world: &World| proto::ExecuteSqlRequest {
+        transaction: selected(Selector::Id(id.to_vec())),
+        seqno,
+        ..world.statement(sql)
+    };
+    let begun = world.begin(Mode::PartitionedDml(Default::default())).await.unwrap();
+    let update = run(&begun.id, "UPDATE users SET age = 7 WHERE id < 3", 1, &world);
+    for _ in 0..2 {
+        let answer = world.client.execute_sql(update.clone()).await.unwrap().into_inner();
+        let count = answer.stats.unwrap().row_count;
+        assert_eq!(count, Some(RowCount::RowCountLowerBound(2)), "and when it is repeated");
+    }
+    let updated = rows(&world.users(None).await.unwrap());
+    assert_eq!(updated, ["1 NULL 7", "2 NULL 7", "3 NULL NULL"], "without a commit");
+    let other = run(&begun.id, "DELETE FROM users WHERE true", 2, &world);
+    assert_eq!(code(world.client.execute_sql(other).await), Code::FailedPrecondition);
+    assert_eq!(code(world.commit(&begun.id, []).await), Code::FailedPrecondition);
+
+    for sql in [
+        "INSERT INTO users (id) VALUES (4)",
+        "DELETE FROM users WHERE true THEN RETURN id",
+        "SELECT 1",
+    ] {
+        let id = world.begin(Mode::PartitionedDml(Default::default())).await.unwrap().id;
+        let refused = world.client.execute_sql(run(&id, sql, 1, &world)).await;
+        assert_eq!(code(refused), Code::InvalidArgument, "{sql}");
+    }
+    // One that fails leaves no lock.
+    let id = world.begin(Mode::PartitionedDml(Default::default())).await.unwrap().id;
+    let fails = run(&id, "UPDATE users SET age = DIV(1, id - 2) WHERE true", 1, &world);
+    assert_eq!(code(world.client.execute_sql(fails).await), Code::OutOfRange);
+    at_once(world.commit_once([update_age_of_first()])).await;
+    assert_eq!(world.ids().await, ["1", "2", "3"]);
+}
+
+fn update_age_of_first() -> proto::Mutation {
+    mutation(Operation::Update(write("users", ["id", "age"], [text("1"), text("8")])))
+}

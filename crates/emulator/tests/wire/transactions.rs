@@ -156,9 +156,6 @@ async fn what_is_not_offered_is_refused_by_name() {
     let error = world.client.begin_transaction(request).await.unwrap_err();
     assert_eq!(error.code(), Code::Unimplemented);
     assert!(error.message().contains("REPEATABLE_READ"), "{error}");
-    let partitioned = proto::transaction_options::PartitionedDml {};
-    let error = world.begin(Mode::PartitionedDml(partitioned)).await.unwrap_err();
-    assert_eq!(error.code(), Code::Unimplemented);
     let error = world.client.partition_read(proto::PartitionReadRequest::default()).await;
     assert_eq!(error.unwrap_err().code(), Code::Unimplemented);
 }

@@ -50,6 +50,10 @@ impl ExprKind {
             | ExprKind::InArray { operand: left, array: right, .. } => {
                 [left, right].into_iter().for_each(|side| see(side));
             }
+            ExprKind::Chain(first, others) => {
+                see(first);
+                others.iter().for_each(|(_, operand)| see(operand));
+            }
             ExprKind::Array { items, .. } => items.iter().for_each(see),
             ExprKind::In { operand, list, .. } => {
                 see(operand);
@@ -97,6 +101,8 @@ pub enum ExprKind {
     Plus(Box<Expr>),
     /// An operator between two operands.
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    /// `left + right - …`, from left to right: two operators of one rank or more.
+    Chain(Box<Expr>, Vec<(BinaryOp, Expr)>),
     /// `… IS [NOT] NULL`, `… IS [NOT] TRUE`, `… IS [NOT] FALSE`
     Is {
         /// The operand.

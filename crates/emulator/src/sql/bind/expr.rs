@@ -32,6 +32,7 @@ impl Binder<'_> {
             ExprKind::Negate(operand) => self.negated(operand, at),
             ExprKind::Plus(operand) => self.unsigned(operand, at),
             ExprKind::Binary(op, left, right) => self.binary(*op, left, right, at),
+            ExprKind::Chain(first, others) => self.chained(first, others, at),
             ExprKind::Is { operand, what, negated } => self.is(operand, *what, *negated, at),
             ExprKind::In { operand, list, negated } => self.in_list(operand, list, *negated, at),
             ExprKind::Between { operand, low, high, negated } => {
@@ -182,6 +183,19 @@ impl Binder<'_> {
             return Ok(Typed::computed(at, Type::Bool, node));
         }
         self.operator(symbol, sides, at)
+    }
+
+    fn chained(&mut self, first: &Expr, others: &[(BinaryOp, Expr)], at: Pos) -> Result<Typed> {
+        let mut left = self.expr(first)?;
+        for (op, right) in others {
+            let sides = vec![left, self.expr(right)?];
+            for side in &sides {
+                refuse_null(op.symbol(), side)?;
+            }
+            left = self.operator(op.symbol(), sides, at)?;
+            left.node = left.node.chained();
+        }
+        Ok(left)
     }
 
     fn operator(&mut self, symbol: &str, sides: Vec<Typed>, at: Pos) -> Result<Typed> {

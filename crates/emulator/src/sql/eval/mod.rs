@@ -21,6 +21,9 @@ use crate::engine::{Code, Type, Value};
 /// seconds.
 pub const MAX_STEPS: u64 = 100_000_000;
 
+/// How many values of rows a statement may put together on its way to a result: some hundred megabytes.
+pub const MAX_VALUES: u64 = 10_000_000;
+
 /// Why an evaluation ended without a value.
 #[derive(Debug)]
 pub enum Stop {
@@ -73,6 +76,7 @@ type Known = BTreeMap<(usize, Vec<Value>), Arc<Vec<Row>>>;
 #[derive(Debug, Default)]
 pub struct Evaluation {
     steps: Cell<u64>,
+    values: Cell<u64>,
     known: Known,
     given: Vec<Value>,
 }
@@ -138,7 +142,16 @@ impl Evaluation {
                 let equal = compare(Comparison::Equal, &value, &unwanted) == Value::Bool(true);
                 Ok(if equal { Value::Null } else { value })
             }
-            Node::Apply(function, arguments) => self.apply(function, arguments, rows),
+            Node::Apply(function, arguments) => {
+                self.applied(function, &self.values(arguments.iter(), rows)?)
+            }
+            Node::Chain(first, others) => {
+                let mut left = self.value(first, rows)?;
+                for (function, right) in others {
+                    left = self.applied(function, &[left, self.value(right, rows)?])?;
+                }
+                Ok(left)
+            }
             Node::Subquery(what, subquery) => self.subquery(what, subquery, rows),
         }
     }
@@ -154,6 +167,22 @@ impl Evaluation {
             true => Err(Stop::Failed(SqlError::unplaced(
                 Code::ResourceExhausted,
                 format!("The statement takes more than {MAX_STEPS} steps to evaluate"),
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts the values of a row that is kept until the statement is done, or for long.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED once they are too many.
+    pub fn count_values(&self, kept: usize) -> Evaluated<()> {
+        let values = self.values.get().saturating_add(kept as u64);
+        self.values.set(values);
+        match values > MAX_VALUES {
+            true => Err(Stop::Failed(SqlError::unplaced(
+                Code::ResourceExhausted,
+                format!("The statement keeps more than {MAX_VALUES} values of rows"),
             ))),
             false => Ok(()),
         }
@@ -290,12 +319,11 @@ impl Evaluation {
         Ok(Value::Null)
     }
 
-    fn apply(&self, function: &Function, arguments: &[Node], rows: &Rows) -> Evaluated {
-        let values = self.values(arguments.iter(), rows)?;
-        self.count_steps(function.cost(&values))?;
+    fn applied(&self, function: &Function, values: &[Value]) -> Evaluated {
+        self.count_steps(function.cost(values))?;
         match function.code {
             FunctionCode::Strict(_) if values.iter().any(Value::is_null) => Ok(Value::Null),
-            FunctionCode::Strict(code) | FunctionCode::Plain(code) => Ok(code(&values)?),
+            FunctionCode::Strict(code) | FunctionCode::Plain(code) => Ok(code(values)?),
             _ => Err(Stop::Failed(SqlError::unplaced(
                 Code::Internal,
                 format!("{} was not bound to what computes it", function.name),

@@ -1,6 +1,6 @@
 //! Expressions, from the loosest operator to the tightest.
 
-use super::{MAX_DEPTH, Parser};
+use super::{MAX_CHAIN, MAX_DEPTH, Parser};
 use crate::sql::ast::{BinaryOp, Comparison, Expr, ExprKind};
 use crate::sql::error::{Pos, Result, SqlError};
 use crate::sql::token::Kind;
@@ -147,13 +147,27 @@ impl Parser {
         operand: fn(&mut Parser) -> Result<Expr>,
     ) -> Result<Expr> {
         let at = self.at();
-        let mut left = operand(self)?;
+        let first = operand(self)?;
+        let mut others = Vec::new();
         while let Some((_, op)) = operators.iter().copied().find(|(symbol, _)| self.symbol(symbol))
         {
-            let right = Box::new(operand(self)?);
-            left = self.node(at, ExprKind::Binary(op, Box::new(left), right))?;
+            if others.len() == MAX_CHAIN {
+                let message = format!("Expression has more than {MAX_CHAIN} operators in a row");
+                return Err(SqlError::invalid(self.at(), message));
+            }
+            others.push((op, operand(self)?));
         }
-        Ok(left)
+        // Many are one node, so that a long sum stays flat.
+        match (others.len(), others.pop()) {
+            (1, Some((op, right))) => {
+                self.node(at, ExprKind::Binary(op, Box::new(first), Box::new(right)))
+            }
+            (_, Some(last)) => {
+                others.push(last);
+                self.node(at, ExprKind::Chain(Box::new(first), others))
+            }
+            (_, None) => Ok(first),
+        }
     }
 
     fn signed(&mut self) -> Result<Expr> {

@@ -27,6 +27,9 @@ pub const MAX_STATEMENT_CHARS: usize = 1_000_000;
 /// fit the smallest stack that a thread may have.
 pub const MAX_DEPTH: usize = 32;
 
+/// How many operators of one rank can stand in a row.
+pub const MAX_CHAIN: usize = 1_000;
+
 /// How deep subqueries can nest. Each level multiplies the work that a statement can ask for.
 pub const MAX_SUBQUERY_DEPTH: usize = 3;
 

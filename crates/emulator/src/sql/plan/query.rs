@@ -80,6 +80,8 @@ pub enum Node {
     NullIf(Box<[Node; 2]>),
     /// A function of values.
     Apply(&'static Function, Vec<Node>),
+    /// A function of the value so far and of the next, from left to right.
+    Chain(Box<Node>, Vec<(&'static Function, Node)>),
     /// The value that comes of the rows of a query.
     Subquery(Use, Subquery),
 }
@@ -127,6 +129,10 @@ impl Node {
                 see(left);
                 see(right);
             }
+            Node::Chain(first, others) => {
+                see(first);
+                others.iter().for_each(|(_, node)| see(node));
+            }
             Node::In(operand, list) => {
                 see(operand);
                 list.iter().for_each(see);
@@ -172,6 +178,21 @@ impl Node {
         values.sort();
         values.dedup();
         Node::Among { operand: Box::new(operand), values: Arc::new(values), or_null }
+    }
+
+    /// Makes one chain of a function of a chain and of another value, so that many of them stay flat.
+    pub fn chained(self) -> Node {
+        match self {
+            Node::Apply(function, nodes) => match <[Node; 2]>::try_from(nodes) {
+                Ok([Node::Chain(first, mut others), right]) => {
+                    others.push((function, right));
+                    Node::Chain(first, others)
+                }
+                Ok([left, right]) => Node::Chain(Box::new(left), vec![(function, right)]),
+                Err(nodes) => Node::Apply(function, nodes),
+            },
+            other => other,
+        }
     }
 
     /// Returns the node of conditions that all have to hold. None of its parts is such a node.

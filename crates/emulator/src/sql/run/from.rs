@@ -159,6 +159,7 @@ impl Execution<'_, '_> {
                 }
             }
             evaluation.count_steps(1)?;
+            evaluation.count_values(1 + row.len())?;
             Ok(true)
         };
         if self.evaluate(passes).await? {

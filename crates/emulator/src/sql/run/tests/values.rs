@@ -12,7 +12,7 @@ fn whatever_can_be_parsed_can_be_evaluated_on_half_a_small_stack() {
         for (open, inner, close) in [
             ("NOT ", "true", ""),
             ("- ", "id", ""),
-            ("", "1", " + 1"),
+            ("1 + 1 + (", "1.5", " + 2) - 1"),
             ("CONCAT('x', ", "note", ")"),
             ("COALESCE(", "1", ")"),
             ("NULLIF(", "1", ", 2)"),
@@ -52,6 +52,37 @@ fn whatever_can_be_parsed_can_be_evaluated_on_half_a_small_stack() {
         assert_eq!(world.one(&expr), "true");
     });
     thread.unwrap().join().unwrap();
+}
+
+#[test]
+fn a_sum_of_hundreds_is_added_up_from_left_to_right() {
+    let mut world = world();
+    for (text, value) in [
+        (format!("1{}", " + 1".repeat(200)), "201"),
+        (format!("10{}", " - 1 + 2".repeat(100)), "110"),
+        ("7 - 2 - 1".to_owned(), "4"),
+        ("64 / 4 / 2".to_owned(), "8.0"),
+        ("1 + 2 + 0.5 - 1 + NUMERIC '1'".to_owned(), "3.5"),
+        ("(1 + 2 + 3) - (1 + 2 - 3) - 1".to_owned(), "5"),
+        (format!("LENGTH('a'{})", " || 'b'".repeat(200)), "201"),
+        ("1 + 2 + CAST(NULL AS INT64) IS NULL".to_owned(), "true"),
+    ] {
+        assert_eq!(world.one(&text), value, "{text}");
+    }
+    assert_eq!(world.error("SELECT 1 + NULL + 1").0, Code::InvalidArgument);
+    assert_eq!(world.error("SELECT 1 + 1 + 'a'").0, Code::InvalidArgument);
+}
+
+#[test]
+fn a_product_of_tables_that_would_fill_the_memory_is_refused() {
+    let mut world = world();
+    // Of five rows each, so that they have 390,625 in the end.
+    let tables: Vec<String> = (0..8).map(|at| format!("Orders t{at}")).collect();
+    let query = format!("SELECT * FROM {}", tables.join(" CROSS JOIN "));
+    // Its rows would be a long message.
+    let Err(refused) = world.run(&query, &Parameters::default()) else { panic!("not refused") };
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(refused.message().contains("values of rows"), "{refused}");
 }
 
 #[test]
