@@ -18,10 +18,8 @@ use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::value::Timestamp;
-use spindle::{
-    Database, LockTable,
-    fleet::{Permit, Semaphore},
-};
+use spindle::{Database, LockTable};
+use spindle_fleet::{Permit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -47,7 +45,7 @@ async fn main() -> Result<(), Failure> {
     for process in 0..4 {
         // A connection of its own, as in a process of its own.
         let table = LockTable::new(Database::at(spanner.endpoint(), DATABASE), "locktable");
-        let uploads = table.semaphore("uploads", PERMITS).id(format!("process-{process}"));
+        let uploads = Semaphore::new(&table, "uploads", PERMITS).id(format!("process-{process}"));
         let uploads = uploads.lease(LEASE).build()?;
         for task in 0..3 {
             let name = format!("{process}.{task}");

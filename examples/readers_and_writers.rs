@@ -16,12 +16,12 @@ mod server;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use spindle::fleet::{ReadGuard, RwLock};
 use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::key::KeySet;
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::{Database, FencingToken, LockTable};
+use spindle_fleet::{ReadGuard, RwLock};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Failure> {
     // A connection of its own, as in a process of its own.
     let process = |id: &str| -> Result<RwLock, Failure> {
         let table = LockTable::new(Database::at(spanner.endpoint(), DATABASE), "locktable");
-        Ok(table.rw_lock("catalogue").id(id).lease(LEASE).build()?)
+        Ok(RwLock::new(&table, "catalogue").id(id).lease(LEASE).build()?)
     };
     change(&process("first")?, &client).await?;
 

@@ -17,7 +17,9 @@ mod workload;
 
 use std::collections::BTreeMap;
 
-use spindle::{CancellationToken, Database, LockTable, fleet::Shard};
+use spindle::{CancellationToken, Database, LockTable};
+use spindle_fleet::Member;
+use spindle_fleet::Shard;
 
 use crate::process::Process;
 use crate::server::{DATABASE, Failure, Server, connect};
@@ -69,7 +71,7 @@ async fn share(
 ) -> Result<(), Failure> {
     let table = LockTable::new(Database::at(&endpoint, DATABASE), "locktable");
     let client = connect(&endpoint).await?;
-    let member = table.member("demo").id(id).lease(LEASE).build()?;
+    let member = Member::new(&table, "demo").id(id).lease(LEASE).build()?;
     let task = move |shard: Shard| {
         let (at_work, client) = (workload.enter(shard.number(), id), client.clone());
         async move {

@@ -190,10 +190,10 @@ compile_error!(
 mod batch;
 mod error;
 mod fence;
-pub mod fleet;
 mod lock;
 mod names;
 pub mod operate;
+pub mod rows;
 mod runloop;
 mod settings;
 #[cfg(feature = "__simulation")]
@@ -229,6 +229,12 @@ pub mod job {
         Job, JobFailure, JobOutcome, JobRun, Skip, Skipped, Slot, SlotRecord, SlotState,
     };
     pub use crate::operate::{JobList, JobState};
+}
+
+/// Tasks that run under a guard's term: what [`lead`](Spindle::lead) and the shards of a fleet stand on.
+pub mod task {
+    pub use crate::error::TaskError;
+    pub use crate::lock::{Ended, Orders, Why, joined, released_after_error, run, say_dropped};
 }
 
 /// The health of an instance: for probes, dashboards and people.

@@ -115,40 +115,6 @@ impl LockBuilder {
         }
     }
 
-    /// Returns the same settings for a row of the library's own: of a member, a permit.
-    ///
-    /// The settings of when to take or give up the lock are for the user's lock alone, and left out.
-    pub(crate) fn for_row(&self, key: String) -> LockBuilder {
-        let (is_reserved, rank, preempts) = (true, None, false);
-        LockBuilder { name: key, is_reserved, rank, preempts, ..self.clone() }
-    }
-
-    /// Writes no text of its user's into the row.
-    pub(crate) fn without_info(self) -> LockBuilder {
-        LockBuilder { info: None, ..self }
-    }
-
-    /// Has the pool of this nonce stand in line for it.
-    pub(crate) fn in_pool(self, nonce: u64) -> LockBuilder {
-        LockBuilder { pool: Some(nonce), ..self }
-    }
-
-    /// Says if the library itself asks again for what another instance failed at.
-    pub(crate) fn repeats(mut self, is_repeat: bool) -> LockBuilder {
-        self.is_repeat = is_repeat;
-        self
-    }
-
-    /// Returns true if the caller chose the id.
-    pub(crate) fn has_id(&self) -> bool {
-        self.id.is_some()
-    }
-
-    /// Fixes the id, and says it.
-    pub(crate) fn fix_id(&mut self) -> String {
-        self.id.get_or_insert_with(default_id).clone()
-    }
-
     /// Sets how this instance is called in the table and in logs; for people, so keep it readable.
     ///
     /// It proves nothing: two instances may share one, and each still holds or doesn't hold by
@@ -308,6 +274,53 @@ impl LockBuilder {
         self
     }
 
+    /// Sets how the pool of this nonce stands in line for the lock.
+    ///
+    /// This and what follows is for crates that build on locks ([`rows`](crate::rows)).
+    pub fn in_pool(mut self, nonce: u64) -> LockBuilder {
+        self.pool = Some(nonce);
+        self
+    }
+
+    /// Says that another instance has failed at what this one tries. Its requests wait until they are paid
+    /// for (I8).
+    pub fn repeats(mut self, is_repeat: bool) -> LockBuilder {
+        self.is_repeat = is_repeat;
+        self
+    }
+
+    /// Returns the same settings for the row of this key, which may begin with `spindle:`. Ranks are for
+    /// the user's own lock, and left out.
+    pub fn row(&self, key: impl Into<String>) -> LockBuilder {
+        let (name, is_reserved, rank, preempts) = (key.into(), true, None, false);
+        LockBuilder { name, is_reserved, rank, preempts, ..self.clone() }
+    }
+
+    /// Returns the id, if somebody chose one: the caller, the table or the environment. So it can be the
+    /// same after a restart.
+    pub fn chosen_id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// Fixes the id, and returns it: all that is built of clones has the same.
+    pub fn fix_id(&mut self) -> String {
+        self.id.get_or_insert_with(default_id).clone()
+    }
+
+    /// Returns the durations, checked, with their defaults.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](LockBuilder::build).
+    pub fn timing(&self) -> Result<Timing> {
+        Ok(self.settings()?.timing)
+    }
+
+    /// Returns the clock by which validity is judged.
+    pub fn chosen_clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// Returns the settings of a job.
     pub(crate) fn job_settings(&self) -> Result<Settings> {
         if self.rank.is_some() || self.preempts {
@@ -336,7 +349,7 @@ impl LockBuilder {
         if info_bytes > INFO_BYTES_MAX {
             return refuse(format!("info of {info_bytes} bytes; at most {INFO_BYTES_MAX}"));
         }
-        let timing = self.timing().map_err(refusal)?;
+        let timing = self.checked_timing().map_err(refusal)?;
         let stop_limit = self.stop_limit.unwrap_or(timing.release_limit.min(STOP_LIMIT_MAX));
         check_limit("stop limit", stop_limit, LEASE_MAX).map_err(refusal)?;
         let standing = self.standing().map_err(refusal)?;
@@ -364,7 +377,7 @@ impl LockBuilder {
     }
 
     /// Returns the durations with their defaults, or the rule that they break.
-    fn timing(&self) -> Result<Timing, String> {
+    fn checked_timing(&self) -> Result<Timing, String> {
         let lease = self.lease;
         if !(LEASE_MIN..=LEASE_MAX).contains(&lease) {
             return Err(format!("lease {lease:?}; expected {LEASE_MIN:?} to {LEASE_MAX:?}"));

@@ -10,11 +10,11 @@ use google_cloud_spanner::client::{DatabaseAdmin, Spanner};
 #[cfg(feature = "__simulation")]
 use crate::batch::{Budget, Store};
 use crate::error::Result;
-use crate::fleet::{self, Builder, Member, Members, RwLock, Semaphore, ShardCount};
 use crate::operate::{
     self, AtExit, Checked, Evict, ExitedInstance, History, JobList, JobState, LockList, LockState,
     Observer,
 };
+use crate::rows::Rows;
 use crate::settings::{Defaults, LockBuilder};
 use crate::store::{Database, Ddl, Table};
 use crate::system::Clock;
@@ -122,131 +122,14 @@ impl LockTable {
         LockBuilder::new(Arc::clone(&self.0), name.into()).with_defaults(&self.1)
     }
 
-    /// Returns the settings of rows of the library's own, which have names of their own.
-    fn row(&self) -> LockBuilder {
-        self.lock("")
+    /// Returns the name of the table.
+    pub fn name(&self) -> &str {
+        &self.0.name
     }
 
-    /// Begins to describe this process as a member of a group.
-    ///
-    /// Groups need no set-up: a group is there when it has a member. A name has no `/` and no
-    /// control character, and at most 256 bytes; likewise ids.
-    pub fn member(&self, group: impl Into<String>) -> Builder<Member> {
-        Builder::new(self.row(), group.into(), Member::new)
-    }
-
-    /// Shows the live members of the group, once or each time that they change. It joins nothing.
-    ///
-    /// Nothing is sent before [`list`](Members::list) or [`next`](Members::next).
-    ///
-    /// ```no_run
-    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
-    /// for member in table.members("orders").list().await? {
-    ///     println!("{} at {:?} since {}", member.id, member.info, member.since());
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn members(&self, group: impl Into<String>) -> Members {
-        Members::new(Arc::clone(&self.0), group.into())
-    }
-
-    /// Returns the count of a group's shards, as all members agree on it; nothing if no member has
-    /// shared them yet.
-    ///
-    /// # Errors
-    ///
-    /// [`is_config`](crate::Error::is_config) for names that can't be, and for a row that names no
-    /// count; otherwise why Spanner could not be asked within 5 s.
-    ///
-    /// # Cancellation safety
-    ///
-    /// Dropping the future changes nothing.
-    pub async fn shard_count(
-        &self,
-        group: impl Into<String>,
-        name: impl Into<String>,
-    ) -> Result<Option<ShardCount>> {
-        fleet::shard_count(&self.0, &group.into(), &name.into()).await
-    }
-
-    /// Moves a group, running or not, to another count of shards: all of its members, by one commit.
-    ///
-    /// They learn it from their next poll. Each shard of the old count is given up first. None of the
-    /// new ones runs before all are, so that a number never means two things at once. Without dead or
-    /// slow members each shard is vacant for three polls and the time that its task takes to stop. The
-    /// shards of a member that is out of contact are waited for until its lease is over.
-    ///
-    /// It gives the count once the move stands in the table: the members carry it out, whether or not
-    /// the caller lives on. [`shard_count`](LockTable::shard_count) shows a move that goes on. A
-    /// member whose code names the count before the move may still begin. So move first, and deploy
-    /// the new number at leisure. The count that is there already changes nothing.
-    ///
-    /// ```
-    /// # use spindle::{CancellationToken, Database, Ddl, LockTable, fleet::Shard};
-    /// # use spindle_emulator::Emulator;
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let database = "projects/p/instances/i/databases/d";
-    /// # let emulator = Emulator::start().await?;
-    /// # emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await?;
-    /// # let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
-    /// # let shards = table.member("orders").build()?.shards("partitions", 6);
-    /// # let (cancel, mut events) = (CancellationToken::new(), shards.events());
-    /// # let sharing = tokio::spawn({
-    /// #     let cancel = cancel.clone();
-    /// #     let task = |shard: Shard| async move { shard.cancelled().await };
-    /// #     async move { shards.run(cancel, task).await }
-    /// # });
-    /// # events.next().await;
-    /// // A fleet runs whose code says `shards("partitions", 6)`.
-    /// let count = table.resize_shards("orders", "partitions", 8).await?;
-    /// assert_eq!((count.shards, count.before, count.is_draining), (8, Some(6), true));
-    /// while table.shard_count("orders", "partitions").await?.is_some_and(|it| it.is_draining) {
-    ///     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    /// }
-    /// # cancel.cancel();
-    /// # sharing.await??;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`is_other_count`](crate::Error::is_other_count) while another move drains, and if somebody else
-    /// moved them at the same time. [`is_config`](crate::Error::is_config) for names and counts that
-    /// can't be, and for shards that no member has shared yet.
-    /// [`is_outcome_unknown`](crate::Error::is_outcome_unknown) if no answer came, where
-    /// [`shard_count`](LockTable::shard_count) tells and a repetition does no harm. Otherwise the
-    /// reason why it could not be done within 5 s.
-    ///
-    /// # Cancellation safety
-    ///
-    /// Dropping the future leaves it open whether the move was written.
-    pub async fn resize_shards(
-        &self,
-        group: impl Into<String>,
-        name: impl Into<String>,
-        count: usize,
-    ) -> Result<ShardCount> {
-        fleet::resize_shards(&self.0, &group.into(), &name.into(), count).await
-    }
-
-    /// Begins to describe a semaphore: at most `permits` callers in the fleet have one of its
-    /// permits at the same time. From 1 to 1,000.
-    ///
-    /// The rules for names are those of [`member`](LockTable::member).
-    pub fn semaphore(&self, name: impl Into<String>, permits: usize) -> Builder<Semaphore> {
-        let make = move |name, lock| Semaphore::new(name, permits, lock);
-        Builder::new(self.row(), name.into(), make)
-    }
-
-    /// Begins to describe a lock that many may read under, or one may write under.
-    ///
-    /// The rules for names are those of [`member`](LockTable::member). A lock by
-    /// [`lock`](LockTable::lock) of the same name is another lock.
-    pub fn rw_lock(&self, name: impl Into<String>) -> Builder<RwLock> {
-        Builder::new(self.row(), name.into(), RwLock::new)
+    /// Returns the rows of the table, none of which is chosen so far: for crates that build on locks.
+    pub fn rows(&self) -> Rows {
+        Rows::new(Arc::clone(&self.0))
     }
 
     /// Returns the last slots of the [job](crate::LockBuilder::job) `name`; nothing if none was started so

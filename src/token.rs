@@ -46,11 +46,13 @@ impl FencingToken {
         DateTime::from_timestamp_nanos(self.0.cast_signed())
     }
 
-    pub(crate) fn from_timestamp(timestamp: Timestamp) -> FencingToken {
+    /// Returns the token of a term that began at this commit, for crates that read [rows](crate::rows).
+    pub fn from_timestamp(timestamp: Timestamp) -> FencingToken {
         FencingToken(u64::try_from(timestamp.0).unwrap_or(0))
     }
 
-    pub(crate) fn to_timestamp(self) -> Timestamp {
+    /// Returns the timestamp of the commit that began the term.
+    pub fn to_timestamp(self) -> Timestamp {
         Timestamp(self.0.cast_signed())
     }
 }

@@ -20,6 +20,7 @@ use spindle::google_cloud_spanner::key::KeySet;
 use spindle::{CancellationToken, Database, Ddl, LockTable, Spindle};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
+use spindle_fleet::{Member, Semaphore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -170,16 +171,16 @@ async fn a_scrape_shows_each_metric_of_the_table_and_no_other() {
 
 /// A hundred shards are one label, with their number as its value.
 async fn fleets_have_one_label_each(address: std::net::SocketAddr, table: &LockTable) {
-    let member = table.member("orders").id("m").build().unwrap();
+    let member = Member::new(table, "orders").id("m").build().unwrap();
     let cancel = CancellationToken::new();
     let running = member.run(cancel.clone());
     let shards = member.shards("emails", 100);
-    let task = |shard: spindle::fleet::Shard| async move { shard.cancelled().await };
+    let task = |shard: spindle_fleet::Shard| async move { shard.cancelled().await };
     let shared = tokio::spawn({
         let cancel = cancel.clone();
         async move { shards.run(cancel, task).await }
     });
-    let semaphore = table.semaphore("api", 5).build().unwrap();
+    let semaphore = Semaphore::new(table, "api", 5).build().unwrap();
     let permits = [semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap()];
     let held = async |fleet: &str| {
         let label = format!("lock=\"spindle:{fleet}\"");
@@ -233,9 +234,9 @@ async fn shards_tell_their_moves_and_how_long_they_were_vacant(
     let (label, moved) = ("lock=\"spindle:shard:orders/emails\"", "how=\"released\"");
     let vacancies = async |metric: &str| Scraped::from(address).await.sum(metric, &[label]);
     let before = vacancies("spindle_vacancy_seconds_count").await;
-    let shards = table.member("orders").id("n").build().unwrap().shards("emails", 100);
+    let shards = Member::new(table, "orders").id("n").build().unwrap().shards("emails", 100);
     let stop = CancellationToken::new();
-    let task = |shard: spindle::fleet::Shard| async move { shard.cancelled().await };
+    let task = |shard: spindle_fleet::Shard| async move { shard.cancelled().await };
     let shared = tokio::spawn({
         let stop = stop.clone();
         async move { shards.run(stop, task).await }

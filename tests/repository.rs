@@ -185,6 +185,7 @@ fn the_table_of_log_lines_in_operating_md_has_those_that_are_written_and_no_othe
     let mut files = Vec::new();
     collect(Path::new("src"), &mut files);
     collect(Path::new("crates/cli/src"), &mut files);
+    collect(Path::new("crates/fleet/src"), &mut files);
     let mut written = BTreeSet::new();
     for file in &files {
         // A text that goes on in the next line is one text.
@@ -262,13 +263,16 @@ fn the_public_api_is_the_listed_one() {
         "the public API was not compared: rustdoc writes no JSON here"
     );
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_string());
-    public_api::Builder::from_rustdoc_json(Path::new(&target).join("doc/spindle.json"))
-        .omit_blanket_impls(true)
-        .omit_auto_trait_impls(true)
-        .omit_auto_derived_impls(true)
-        .build()
-        .expect("the public API was not compared: another form of rustdoc's JSON is needed")
-        .assert_eq_or_update("docs/public-api.txt");
+    for (library, list) in [("spindle", "public-api"), ("spindle_fleet", "public-api-fleet")] {
+        let json = Path::new(&target).join(format!("doc/{library}.json"));
+        public_api::Builder::from_rustdoc_json(json)
+            .omit_blanket_impls(true)
+            .omit_auto_trait_impls(true)
+            .omit_auto_derived_impls(true)
+            .build()
+            .expect("the public API was not compared: another form of rustdoc's JSON is needed")
+            .assert_eq_or_update(format!("docs/{list}.txt"));
+    }
 }
 
 #[test]

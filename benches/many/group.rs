@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use spindle::{CancellationToken, LockTable};
+use spindle_fleet::{Member, Members};
 use tokio::time::{Instant, interval, sleep};
 
 use crate::parts::{Failure, Server, Times, load};
@@ -19,12 +20,12 @@ const WATCHED: Duration = Duration::from_secs(20);
 pub async fn measure(server: &mut Server, members: usize) -> Result<(), Failure> {
     let (table, cancel) = (server.table(), CancellationToken::new());
     let join = |number| {
-        let member = table.member(GROUP).id(format!("member-{number}")).lease(LONG);
+        let member = Member::new(&table, GROUP).id(format!("member-{number}")).lease(LONG);
         let member = member.info(format!("http://10.0.0.{number}:8080")).build()?;
         Ok((member.run(cancel.clone()), member))
     };
     let joined = (0..members).map(join).collect::<Result<Vec<_>, Failure>>()?;
-    while table.members(GROUP).list().await?.len() < members {
+    while Members::new(&table, GROUP).list().await?.len() < members {
         sleep(Duration::from_millis(100)).await;
     }
     let before = server.requests()?;
@@ -32,7 +33,7 @@ pub async fn measure(server: &mut Server, members: usize) -> Result<(), Failure>
     println!(
         "fleets-poll: ok members={members} requests={:.2} rows={} {}",
         (server.requests()? - before) as f64 / f64::from(POLLS),
-        table.members(GROUP).list().await?.len(),
+        Members::new(&table, GROUP).list().await?.len(),
         took.told("", 2),
     );
     everybody(server, members).await?;
@@ -47,7 +48,7 @@ async fn polls(table: &LockTable, count: u32) -> Result<Vec<Duration>, Failure> 
     let mut took = Vec::new();
     for _ in 0..count {
         let start = Instant::now();
-        table.members(GROUP).list().await?;
+        Members::new(table, GROUP).list().await?;
         took.push(start.elapsed());
     }
     Ok(took)

@@ -9,6 +9,7 @@ use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::{Database, LockTable};
+use spindle_fleet::Semaphore;
 use tokio::time::Instant;
 
 use crate::parts::{DATABASE, Failure, Part, Server, connect};
@@ -44,7 +45,7 @@ fn rate(arguments: &[&str]) -> Result<f64, Failure> {
 /// One process whose tasks acquire and release, as fast as they can.
 pub async fn acquire(endpoint: &str, permits: usize, tasks: usize) -> Result<(), Failure> {
     let table = LockTable::new(Database::at(endpoint, DATABASE).side_by_side(), "locktable");
-    let semaphore = table.semaphore("uploads", permits).build()?;
+    let semaphore = Semaphore::new(&table, "uploads", permits).build()?;
     repeat(tasks, move |_| {
         let semaphore = semaphore.clone();
         async move {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use spindle::LockTable;
-use spindle::fleet::RwLock;
+use spindle_fleet::RwLock;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
@@ -46,7 +46,7 @@ pub async fn measure(server: &Server, readers: usize) -> Result<(), Failure> {
 }
 
 fn lock(table: &LockTable) -> Result<RwLock, Failure> {
-    Ok(table.rw_lock("catalogue").lease(LEASE).build()?)
+    Ok(RwLock::new(table, "catalogue").lease(LEASE).build()?)
 }
 
 /// Readers begin, a writer asks, the readers let go and ask again, the writer lets go.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use spindle::{CancellationToken, LockTable, fleet::Shard};
+use spindle::{CancellationToken, LockTable};
+use spindle_fleet::Member;
+use spindle_fleet::Shard;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -29,7 +31,7 @@ impl Sharer {
         shards: usize,
         book: &Book,
     ) -> Result<Sharer, Failure> {
-        let member = table.member(GROUP).id(id).lease(LEASE).build()?;
+        let member = Member::new(table, GROUP).id(id).lease(LEASE).build()?;
         let cancel = CancellationToken::new();
         let running = member.run(cancel.clone());
         let (shards, stop) = (member.shards(SHARDS, shards), cancel.clone());

@@ -83,11 +83,11 @@ pub(crate) enum Columns {
 
 /// The answer to a read of many rows.
 #[derive(Debug)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     /// The rows that exist.
-    pub(crate) rows: Vec<StoredRow>,
+    pub rows: Vec<StoredRow>,
     /// Spanner's timestamp of the read.
-    pub(crate) read_at: Timestamp,
+    pub read_at: Timestamp,
 }
 
 /// The outcome of a transaction with many changes.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::{Code, Status};
-use spindle_protocol::fleet::Count;
 use spindle_protocol::{Expected, Seen};
 
 use super::client::{code, is_answer, is_definite};
@@ -69,8 +68,8 @@ pub(crate) enum Kind {
     NotVacant { lock: String, holding: String },
     /// The row names another holder or has another token than the operator expects.
     OtherTerm { lock: String, expected: Expected, found: Option<Seen> },
-    /// The row of the shards names another count than the one asked for.
-    OtherCount { shards: String, asked: usize, named: Count },
+    /// For a reason that another crate has.
+    Other { text: String, source: TaskError },
     /// The code that ran under the lock panicked.
     Panicked { lock: String, message: String },
     /// The code that ran under the lock did not stop when it was told to, nor when it was aborted.
@@ -88,7 +87,7 @@ pub(crate) enum Kind {
 }
 
 /// The error that a task returned.
-pub(crate) type TaskError = Box<dyn std::error::Error + Send + Sync>;
+pub type TaskError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Kind {
     fn is_fenced(&self) -> bool {
@@ -156,12 +155,25 @@ impl Error {
         Error(Arc::new(kind))
     }
 
-    pub(crate) fn config(message: impl Into<String>) -> Error {
+    /// Returns an error that [`is_config`](Error::is_config), for crates that build on locks.
+    pub fn config(message: impl Into<String>) -> Error {
         Error::new(Kind::Config(message.into()))
     }
 
-    pub(crate) fn timed_out(doing: impl Into<String>, limit: Duration) -> Error {
+    /// Returns the error of somebody whose time was over before he could ask, for crates that build on locks.
+    pub fn timed_out(doing: impl Into<String>, limit: Duration) -> Error {
         Error::new(Kind::TimedOut { doing: doing.into(), limit })
+    }
+
+    /// Returns an error of this text, for crates that build on locks. Their predicates find the `reason` as
+    /// its [`cause`](Error::cause).
+    pub fn other(text: impl Into<String>, reason: impl Into<TaskError>) -> Error {
+        Error::new(Kind::Other { text: text.into(), source: reason.into() })
+    }
+
+    /// Returns an error that [`is_unstoppable`](Error::is_unstoppable), for crates that build on locks.
+    pub fn unstoppable(lock: impl Into<String>) -> Error {
+        Error::new(Kind::Unstoppable { lock: lock.into() })
     }
 
     pub(crate) fn unknown(doing: String) -> Error {
@@ -256,14 +268,6 @@ impl Error {
         matches!(*self.0, Kind::OtherTerm { .. })
     }
 
-    /// Returns true if a group shares another count of shards than the one asked for. The code that
-    /// begins to [share them](crate::fleet::Shards::run) asks, or the one that
-    /// [moves them](crate::LockTable::resize_shards) beside somebody else. Nothing was changed, and the
-    /// text has both counts.
-    pub fn is_other_count(&self) -> bool {
-        matches!(*self.0, Kind::OtherCount { .. })
-    }
-
     /// Returns true if the code that ran under the lock panicked; the lock was released. The text
     /// has the panic's message.
     pub fn is_panic(&self) -> bool {
@@ -343,10 +347,9 @@ impl Error {
         self.spanner().is_some_and(is_answer)
     }
 
-    /// Returns true if another transaction may be why this one is gone, and nothing of it applied.
-    ///
-    /// Only the text tells a transaction that is gone from a row that is, and texts decide nothing.
-    pub(crate) fn may_be_anothers(&self) -> bool {
+    /// Returns true if another transaction may be why this one is gone, and nothing of it applied. Look again.
+    pub fn is_interrupted(&self) -> bool {
+        // Only the text tells a transaction that is gone from a row that is, and texts decide nothing.
         matches!(self.code(), Some(Code::Aborted | Code::NotFound | Code::FailedPrecondition))
     }
 
@@ -481,7 +484,7 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.0 {
-            Kind::Task { source: Some(source), .. } => Some(&**source),
+            Kind::Task { source: Some(source), .. } | Kind::Other { source, .. } => Some(&**source),
             // An error that is wrapped may hide its own type. It never hides that of its source.
             fenced if fenced.is_fenced() => Some(fenced),
             _ => self.spanner().map(|source| source as _),

@@ -60,9 +60,7 @@ impl fmt::Display for Error {
                 write!(f, "lock `{lock}`: not vacant, so its row stays: {holding}")
             }
             Kind::OtherTerm { lock, expected, found } => write_other_term(f, lock, expected, found),
-            Kind::OtherCount { shards, asked, named } => {
-                write!(f, "shards `{shards}`: {asked} asked for, but the group shares {named}")
-            }
+            Kind::Other { text, .. } => f.write_str(text),
             Kind::Panicked { lock, message } => {
                 write!(f, "lock `{lock}`: what ran under it panicked: {message}")
             }

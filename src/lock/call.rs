@@ -5,8 +5,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use super::lead_options::LeadOptions;
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
+use crate::names::subject;
+use crate::system::runtime;
+
+/// The longest wait that is accepted.
+const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 type Running<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 type Begin<C, T> = Box<dyn FnOnce(C) -> Running<T> + Send>;
@@ -41,6 +48,27 @@ impl<C: fmt::Debug, T> Call<C, T> {
     }
 }
 
+/// Waits for the row of this key, no longer than `limit` if there is one. The call `without` doesn't wait, and `trouble`
+/// is what stood in the way last.
+async fn within<T>(
+    limit: Option<Duration>,
+    key: &str,
+    without: &str,
+    waiting: impl Future<Output = Result<T>>,
+    trouble: impl FnOnce() -> Option<Error>,
+) -> Result<T> {
+    let Some(limit) = limit else { return waiting.await };
+    if limit.is_zero() || limit > WAIT_MAX {
+        let rule = format!("more than zero (`{without}` doesn't wait) and at most a year");
+        return Err(Error::config(format!("{}: wait of {limit:?}; {rule}", subject(key))));
+    }
+    runtime(&subject(key))?;
+    timeout(limit, waiting).await.unwrap_or_else(|_| {
+        let (subject, trouble) = (subject(key), trouble());
+        Err(Error::new(Kind::NotAcquired { subject, limit, trouble }))
+    })
+}
+
 /// A wait for a lock, a permit, or a turn to read or to write. Await it: it begins with that.
 ///
 /// ```no_run
@@ -55,13 +83,18 @@ impl<C: fmt::Debug, T> Call<C, T> {
 pub struct Acquire<G>(Call<Option<Duration>, G>);
 
 impl<G> Acquire<G> {
-    /// Returns a wait that begins by this function. It gets the limit.
-    pub(crate) fn new<Fut>(
-        begin: impl FnOnce(Option<Duration>) -> Fut + Send + 'static,
-    ) -> Acquire<G>
-    where
-        Fut: Future<Output = Result<G>> + Send + 'static,
-    {
+    /// Returns a wait for the row of this key, for crates that build on locks. The call `without` doesn't
+    /// wait, as a refused limit says, and `trouble` is what stood in the way last.
+    pub fn new(
+        key: impl Into<String>,
+        without: &'static str,
+        waiting: impl Future<Output = Result<G>> + Send + 'static,
+        trouble: impl FnOnce() -> Option<Error> + Send + 'static,
+    ) -> Acquire<G> {
+        let key = key.into();
+        let begin = move |limit: Option<Duration>| async move {
+            within(limit, &key, without, waiting, trouble).await
+        };
         Acquire(Call::new(begin))
     }
 
@@ -144,10 +177,18 @@ impl<T> Lead<T> {
 
 /// A resignation, made by [`Spindle::resign`](crate::Spindle::resign). Await it: it begins with that.
 #[must_use = "nobody resigns until it is awaited"]
-pub struct Resign(Call<Option<String>, bool>);
+pub struct Resign(Call<NamedSuccessor, bool>);
+
+/// The instance that is to have the lock next.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NamedSuccessor {
+    pub(super) id: Option<String>,
+    /// For how long, if that isn't a lease.
+    pub(super) grace: Option<Duration>,
+}
 
 impl Resign {
-    pub(super) fn new<Fut>(begin: impl FnOnce(Option<String>) -> Fut + Send + 'static) -> Resign
+    pub(super) fn new<Fut>(begin: impl FnOnce(NamedSuccessor) -> Fut + Send + 'static) -> Resign
     where
         Fut: Future<Output = Result<bool>> + Send + 'static,
     {
@@ -160,7 +201,13 @@ impl Resign {
     /// If no such instance contends, the lock stays vacant for that lease. An id that no instance can
     /// have is refused, with [`is_config`](crate::Error::is_config).
     pub fn to(mut self, successor: impl Into<String>) -> Resign {
-        self.0.choices = Some(successor.into());
+        self.0.choices.id = Some(successor.into());
+        self
+    }
+
+    /// Sets for how long the [successor](Resign::to) alone may take the lock; a lease by default.
+    pub fn grace(mut self, grace: Duration) -> Resign {
+        self.0.choices.grace = Some(grace);
         self
     }
 }

@@ -1,46 +1,19 @@
 //! Holding the lock for the life of a value.
 
 use std::ops::Deref;
-use std::time::Duration;
 
 use spindle_protocol::line::Standing;
 use spindle_protocol::{Moment, Succession};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::call::Acquire;
 use super::handle::Spindle;
 use super::nesting::{self, Taken, TakenGuard};
-use crate::error::{Error, Kind, ReleaseOutcome, Result, TermEnd};
+use crate::error::{Error, ReleaseOutcome, Result, TermEnd};
 use crate::names::subject;
 use crate::runloop::{End, Grant, NotGranted, WaitMode};
-use crate::system::runtime;
 use crate::term::{Term, say};
-
-/// The longest wait that is accepted.
-const WAIT_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-
-/// Waits for the row of this key, no longer than `limit` if there is one. The call `without` doesn't wait, and `trouble`
-/// is what stood in the way last.
-pub(crate) async fn within<T>(
-    limit: Option<Duration>,
-    key: &str,
-    without: &str,
-    waiting: impl Future<Output = Result<T>>,
-    trouble: impl FnOnce() -> Option<Error>,
-) -> Result<T> {
-    let Some(limit) = limit else { return waiting.await };
-    if limit.is_zero() || limit > WAIT_MAX {
-        let rule = format!("more than zero (`{without}` doesn't wait) and at most a year");
-        return Err(Error::config(format!("{}: wait of {limit:?}; {rule}", subject(key))));
-    }
-    runtime(&subject(key))?;
-    timeout(limit, waiting).await.unwrap_or_else(|_| {
-        let (subject, trouble) = (subject(key), trouble());
-        Err(Error::new(Kind::NotAcquired { subject, limit, trouble }))
-    })
-}
 
 /// The lock, held. It is renewed in the background until this is released or dropped.
 ///
@@ -134,16 +107,14 @@ impl Spindle {
     /// Dropping the future withdraws from the queue. If the lock was just won for it, it is
     /// released, as by dropping a guard.
     pub fn acquire(&self) -> Acquire<Guard> {
-        let lock = self.clone();
-        Acquire::new(|limit| async move {
-            let waiting = async {
-                lock.check_nesting()?;
-                lock.acquire_in_turn(WaitMode::Waits, None).await
-            };
-            let trouble =
-                || lock.published().health_record().last_cause().or_else(|| lock.held_here());
-            within(limit, lock.name(), "try_acquire", waiting, trouble).await
-        })
+        let (lock, waits) = (self.clone(), self.clone());
+        let waiting = async move {
+            waits.check_nesting()?;
+            waits.acquire_in_turn(WaitMode::Waits, None).await
+        };
+        let trouble =
+            move || lock.published().health_record().last_cause().or_else(|| lock.held_here());
+        Acquire::new(self.name(), "try_acquire", waiting, trouble)
     }
 
     /// Refuses a caller that would wait for its own end, and warns one that may.
@@ -251,8 +222,12 @@ impl Guard {
         self.release_to(Succession::Anyone).await
     }
 
-    /// Releases it for this successor.
-    pub(crate) async fn release_to(mut self, next: Succession) -> ReleaseOutcome {
+    /// Releases it for this successor, as [`release`](Guard::release) does.
+    ///
+    /// # Cancellation safety
+    ///
+    /// As `release`.
+    pub async fn release_to(mut self, next: Succession) -> ReleaseOutcome {
         // No loop runs in a child by `fork` that would answer.
         if self.term.check_process().is_err() {
             return ReleaseOutcome::Unacknowledged { held_for: self.term.remaining() };
@@ -285,7 +260,8 @@ impl Guard {
     }
 
     /// Returns the instance that the lock was acquired by.
-    pub(crate) fn instance(&self) -> &Spindle {
+    /// Returns the instance that holds.
+    pub fn instance(&self) -> &Spindle {
         &self.lock
     }
 }

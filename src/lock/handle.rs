@@ -4,12 +4,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use futures_channel::mpsc;
-use spindle_protocol::line::Standing;
 use spindle_protocol::{Seen, Succession};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::call::Resign;
+use super::call::{NamedSuccessor, Resign};
 use super::nesting::Taken;
 use crate::error::{Error, Kind, Result, TermEnd};
 use crate::names::check_id;
@@ -77,7 +76,7 @@ pub(super) struct Shared {
     /// Its one permit is the right to run a task of `lead`, which that task has until it ends.
     pub(super) only_task: Arc<Semaphore>,
     pub(super) taken: Arc<Taken>,
-    pub(super) row_role: RowRole,
+    pub(super) role: Option<Arc<dyn RowRole>>,
 }
 
 /// The start of a loop.
@@ -112,20 +111,16 @@ impl Spindle {
     }
 
     pub(crate) fn from_settings(table: Arc<Table>, settings: Result<Settings>) -> Spindle {
-        Spindle::in_role(table, settings, RowRole::Lock)
+        Spindle::in_role(table, settings, None)
     }
 
     pub(crate) fn in_role(
         table: Arc<Table>,
         mut settings: Result<Settings>,
-        row_role: RowRole,
+        role: Option<Arc<dyn RowRole>>,
     ) -> Spindle {
-        if let Ok(settings) = &mut settings {
-            match &row_role {
-                RowRole::Lock => {}
-                RowRole::Reader(_) => settings.standing = Standing::Reader,
-                RowRole::WriteLock(_) | RowRole::Job(_) => settings.standing = Standing::Aside,
-            }
+        if let (Ok(settings), Some(role)) = (&mut settings, &role) {
+            settings.standing = role.standing();
         }
         let (commands, inbox) = mpsc::unbounded();
         let (clock, name) = match &settings {
@@ -150,7 +145,7 @@ impl Spindle {
             started,
             only_task,
             taken: Arc::default(),
-            row_role,
+            role,
         }))
     }
 
@@ -242,12 +237,12 @@ impl Spindle {
     /// Once polled, the resignation goes on whether or not the future is dropped.
     pub fn resign(&self) -> Resign {
         let lock = self.clone();
-        Resign::new(|successor: Option<String>| async move {
-            let Some(id) = successor else { return Ok(lock.resign_for(Succession::Anyone).await) };
+        Resign::new(|NamedSuccessor { id, grace }| async move {
+            let Some(id) = id else { return Ok(lock.resign_for(Succession::Anyone).await) };
             let settings = lock.settings()?;
             check_id(&id)
                 .map_err(|rule| Error::config(format!("lock `{}`: {rule}", settings.name)))?;
-            let next = Succession::Successor { id, grace: settings.timing.lease };
+            let next = Succession::Successor { id, grace: grace.unwrap_or(settings.timing.lease) };
             Ok(lock.resign_for(next).await)
         })
     }
@@ -355,6 +350,16 @@ impl LockBuilder {
         let settings = self.settings()?;
         Ok(Spindle::from_settings(self.table, Ok(settings)))
     }
+
+    /// Checks the settings, and makes an instance whose row has this [role](crate::rows::RowRole).
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](LockBuilder::build).
+    pub fn build_as(self, role: Arc<dyn RowRole>) -> Result<Spindle> {
+        let settings = self.settings()?;
+        Ok(Spindle::in_role(self.table, Ok(settings), Some(role)))
+    }
 }
 
 impl fmt::Debug for Spindle {
@@ -424,34 +429,12 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_what_its_user_made_and_no_row_of_the_librarys_own() {
-        let zero = Duration::ZERO;
-        for (refused, expected) in [
-            (table().semaphore("s", 1).lease(zero).build().map(drop), "semaphore `s`: lease"),
-            (table().rw_lock("c").lease(zero).build().map(drop), "writers' lock `c`: lease"),
-            (table().member("g").lease(zero).build().map(drop), "group `g`: lease"),
-        ] {
-            let refused = refused.unwrap_err().to_string();
-            assert!(refused.contains(expected) && !refused.contains("spindle:"), "{refused}");
-        }
-    }
-
-    #[test]
     fn what_a_table_sets_is_the_default_of_all_that_is_made_from_it() {
         let table = table().id("pod-1").lease(Duration::ZERO);
-        for (refused, expected) in [
-            (table.clone().lock("job").build().map(drop), "lock `job`: lease 0ns"),
-            (table.semaphore("s", 1).build().map(drop), "semaphore `s`: lease 0ns"),
-            (table.rw_lock("c").build().map(drop), "writers' lock `c`: lease 0ns"),
-            (table.member("g").build().map(drop), "group `g`: lease 0ns"),
-        ] {
-            assert!(refused.unwrap_err().to_string().contains(expected), "{expected}");
-        }
+        assert!(refusal(table.lock("job")).contains("lock `job`: lease 0ns"));
         let lock = || table.lock("job").lease(Duration::from_secs(5));
         assert_eq!(lock().build().unwrap().id(), "pod-1");
         assert_eq!(lock().id("other").build().unwrap().id(), "other");
-        let member = table.member("g").lease(Duration::from_secs(5)).build().unwrap();
-        assert_eq!(member.id(), "pod-1");
     }
 
     #[test]

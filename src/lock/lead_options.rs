@@ -24,7 +24,10 @@ pub trait TaskResult: Send + 'static {
     type Value: Send + 'static;
 
     /// Returns the value, or the error.
-    #[doc(hidden)]
+    ///
+    /// # Errors
+    ///
+    /// That of the task.
     fn into_result(self) -> Result<Self::Value, TaskError>;
 }
 

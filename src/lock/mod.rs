@@ -14,11 +14,10 @@ mod work;
 
 pub use call::{Acquire, Lead, Resign};
 pub use guard::Guard;
-pub(crate) use guard::within;
 pub use handle::Spindle;
 pub use job::{Job, JobFailure, JobOutcome, JobRun, Skip, Skipped, Slot, SlotRecord, SlotState};
 pub use lead_each::LeadEach;
 pub use lead_options::TaskResult;
 pub use start::RunHandle;
-pub(crate) use supervisor::{released_after_error, say_dropped};
-pub(crate) use work::{Ended, Orders, Why, joined, run};
+pub use supervisor::{released_after_error, say_dropped};
+pub use work::{Ended, Orders, Why, joined, run};

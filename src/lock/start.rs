@@ -77,7 +77,7 @@ impl Spindle {
         let published = Arc::clone(&self.shared().published);
         published.health_record().starts(overdue_limit(settings.timing.lease));
         self.shared().table.instances.add(&published);
-        let row_role = self.shared().row_role.clone();
+        let role = self.shared().role.clone();
         let runs = self.shared().table.loops.subscribe();
         let table = &self.shared().table;
         let registration = table.registration(&settings.name).map(Arc::new);
@@ -85,7 +85,7 @@ impl Spindle {
             published.is_of_this_process();
             published.health_record().is_left_to(registration.trouble());
         }
-        let row = BatchedRow::new(table, &settings, row_role, registration.clone());
+        let row = BatchedRow::new(table, &settings, role, registration.clone());
         let warnings = Arc::clone(&table.warnings);
         let driver = Driver::new(row, settings, published, warnings, inbox, random::draw());
         let looping: Loop = Box::pin(Box::new(driver.for_demand(demand)).run(cancel));
@@ -137,8 +137,8 @@ pub struct RunHandle {
 }
 
 impl RunHandle {
-    /// Returns the end of something that does more than the loop of `lock`.
-    pub(crate) fn new(result: oneshot::Receiver<Result<()>>, lock: String) -> RunHandle {
+    /// Returns the end of something that does more than the loop of `lock`, for crates that build on locks.
+    pub fn new(result: oneshot::Receiver<Result<()>>, lock: String) -> RunHandle {
         RunHandle { result, lock }
     }
 }

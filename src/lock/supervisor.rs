@@ -37,7 +37,7 @@ impl Supervisor {
         Fut: Future<Output = R> + Send + 'static,
         R: TaskResult,
     {
-        let settings = self.lock.settings()?.clone();
+        self.lock.settings()?;
         loop {
             self.orders.resign = CancellationToken::new();
             let Some(only_task) = self.last_task_ends().await? else { return Ok(None) };
@@ -52,7 +52,7 @@ impl Supervisor {
                     task.await
                 }
             };
-            let ended = work::run(&guard, &self.orders, settings.stop_limit, work).await;
+            let ended = work::run(&guard, &self.orders, work).await;
             self.pauses.task_ran(began.elapsed());
             match ended {
                 Ended::Returned(returned) => match returned.into_result() {
@@ -159,7 +159,7 @@ impl Supervisor {
 
 /// Releases the lock after an error of its task. Returns the failure; none if the error says that the
 /// term is over, and it is.
-pub(crate) async fn released_after_error(guard: Guard, source: TaskError) -> Option<Error> {
+pub async fn released_after_error(guard: Guard, source: TaskError) -> Option<Error> {
     let (lock, token) = (guard.lock().to_string(), guard.token());
     let id = guard.instance().id().to_string();
     let is_lost = Error::is_of_lost_term(&*source, &lock, token);
@@ -184,7 +184,7 @@ async fn last_words<R: TaskResult>(guard: Guard, returned: Option<R>) -> Result<
 }
 
 /// Logs the error of a task whose result nobody gets, unless it says what is known.
-pub(crate) fn say_dropped<R: TaskResult>(guard: &Guard, returned: Option<R>) {
+pub fn say_dropped<R: TaskResult>(guard: &Guard, returned: Option<R>) {
     let (lock, token) = (guard.lock(), guard.token());
     let Some(Err(error)) = returned.map(R::into_result) else { return };
     if !Error::is_of_lost_term(&*error, lock, token) {

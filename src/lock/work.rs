@@ -15,34 +15,39 @@ use crate::term::{Failing, Progress, Term, say};
 
 /// The orders that may stop a task, besides the loss of its term.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Orders {
+pub struct Orders {
     /// The caller's own cancellation.
-    pub(crate) cancel: CancellationToken,
+    pub cancel: CancellationToken,
     /// The instance was told to resign.
-    pub(crate) resign: CancellationToken,
+    pub resign: CancellationToken,
     /// The caller's future was dropped: the task gets no time to stop.
-    pub(crate) dropped: CancellationToken,
-    /// How long the task may go on without a report of its progress.
-    pub(crate) watchdog: Option<Duration>,
+    pub dropped: CancellationToken,
+    /// How long the task may go on without a report of its [progress](Term::progress).
+    pub watchdog: Option<Duration>,
 }
 
 /// Why a task was told to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub enum Why {
+    /// Its term was lost.
     Lost,
+    /// By its caller.
     Cancelled,
+    /// The lock is to go to another one.
     Resigned,
+    /// Its caller's future was dropped, or its runtime shuts down.
     Dropped,
     /// It reported no progress.
     Stuck,
 }
 
 /// How a task ended.
-pub(crate) enum Ended<T> {
+pub enum Ended<T> {
     /// By itself, under a valid term.
     Returned(T),
     /// After it had been told to; with what it returned, unless it was aborted.
     Stopped(Why, Option<T>),
+    /// With this message.
     Panicked(String),
     /// It was told to and aborted, and still runs.
     Unstoppable(Why, JoinHandle<T>),
@@ -50,17 +55,23 @@ pub(crate) enum Ended<T> {
 
 /// Runs a task under the term of `guard` and waits for its end.
 ///
-/// Heartbeats go on all the while; what becomes of the lock afterwards is the caller's to say.
-pub(crate) async fn run<T, Fut>(
-    guard: &Guard,
-    orders: &Orders,
-    stop_limit: Duration,
-    work: impl FnOnce(Term) -> Fut,
-) -> Ended<T>
+/// A task that is told to stop finds its term cancelled. It has the
+/// [stop limit](crate::LockBuilder::stop_limit) of the lock to end, and is aborted then. Heartbeats go on
+/// all the while; what becomes of the lock afterwards is the caller's to say.
+///
+/// # Panics
+///
+/// Outside of a tokio runtime.
+///
+/// # Cancellation safety
+///
+/// Dropping the future leaves the task running: fire [`Orders::dropped`] instead, and wait.
+pub async fn run<T, Fut>(guard: &Guard, orders: &Orders, work: impl FnOnce(Term) -> Fut) -> Ended<T>
 where
     T: Send + 'static,
     Fut: Future<Output = T> + Send + 'static,
 {
+    let stop_limit = guard.instance().settings().map(|it| it.stop_limit).unwrap_or_default();
     let stop = guard.cancellation();
     let term = guard.with_cancellation(stop.clone());
     let progress = term.reported().clone();
@@ -184,11 +195,9 @@ fn result<T>(ended: Result<T, JoinError>) -> Result<Option<T>, String> {
     }
 }
 
-/// Returns the result of a task that watches over another one.
-pub(crate) fn joined<T>(
-    joined: Result<error::Result<T>, JoinError>,
-    lock: &str,
-) -> error::Result<T> {
+/// Returns the result of a task that watches over others, for the lock of this name. If it panicked, that is
+/// an error that [`is_panic`](Error::is_panic).
+pub fn joined<T>(joined: Result<error::Result<T>, JoinError>, lock: &str) -> error::Result<T> {
     let lock = lock.to_string();
     joined.unwrap_or_else(|error| {
         Err(Error::new(match error.try_into_panic() {

@@ -26,54 +26,12 @@ pub(crate) fn check_not_reserved(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a group, a name or an id that could not be told from its neighbours in a key.
-///
-/// The argument `what` names the part.
-pub(crate) fn check_part(what: &str, text: &str) -> Result<()> {
-    if text.is_empty() || text.len() > ID_BYTES_MAX {
-        let bytes = text.len();
-        return Err(Error::config(format!("{what}: {bytes} bytes; expected 1 to {ID_BYTES_MAX}")));
-    }
-    if text.contains('/') || text.chars().any(char::is_control) {
-        return Err(Error::config(format!("{what} {text:?}: has `/` or a control character")));
-    }
-    Ok(())
-}
-
 /// Returns the fleet to which a row of the library's own belongs: all of the name but its last
 /// part.
 pub(crate) fn fleet_of(name: &str) -> Option<&str> {
     let rest = name.strip_prefix(RESERVED)?;
     // A kind alone, such as `rw:jobs`, is a fleet's own row.
     Some(rest.rfind('/').map_or(name, |end| &name[..RESERVED.len() + end]))
-}
-
-/// Returns the key of the row of the member `id`.
-pub(crate) fn member_key(group: &str, id: &str) -> String {
-    format!("{}{id}", members_prefix(group))
-}
-
-/// Returns the beginning of the keys of the rows of a group's members.
-pub(crate) fn members_prefix(group: &str) -> String {
-    format!("{RESERVED}member:{group}/")
-}
-
-/// Returns the beginning of the keys of the rows of the members that share these shards.
-pub(crate) fn shares_prefix(group: &str, name: &str) -> String {
-    format!("{RESERVED}share:{group}/{name}/")
-}
-
-/// Returns the beginning of the keys of the rows of these shards.
-pub(crate) fn shards_prefix(group: &str, name: &str) -> String {
-    format!("{RESERVED}shard:{group}/{name}/")
-}
-
-/// Returns the key of the row that names the count of these shards.
-///
-/// It stands among theirs, so that one read at one timestamp shows it with them. None of them is
-/// called so: they have numbers.
-pub(crate) fn shard_count_key(group: &str, name: &str) -> String {
-    format!("{}count", shards_prefix(group, name))
 }
 
 /// Returns true if this is the key of a row that names the count of some shards: it is no lock.
@@ -110,7 +68,7 @@ pub(crate) fn check_is_lock(key: &str) -> Result<()> {
     if is_shard_count_key(key) {
         return Err(Error::config(format!(
             "lock `{key}`: no lock, but the count of a group's shards; \
-             `LockTable::resize_shards` or `spindle shards GROUP/NAME --resize COUNT` changes it"
+             `ShardCount::resize` or `spindle shards GROUP/NAME --resize COUNT` changes it"
         )));
     }
     if let Some(job) = key.strip_prefix(JOBS_PREFIX) {
@@ -120,21 +78,6 @@ pub(crate) fn check_is_lock(key: &str) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-/// Returns the beginning of the keys of the rows of a semaphore's permits.
-pub(crate) fn permits_prefix(name: &str) -> String {
-    format!("{RESERVED}permit:{name}/")
-}
-
-/// Returns the key of the gate of readers and writers.
-pub(crate) fn gate_key(name: &str) -> String {
-    format!("{RESERVED}rw:{name}")
-}
-
-/// Returns the key of the write lock. No reader's row has it: those end in an id, `-` and 16 digits.
-pub(crate) fn write_lock_key(name: &str) -> String {
-    format!("{}write", readers_prefix(name))
 }
 
 /// Returns true if this is the key of a gate.
@@ -162,17 +105,6 @@ pub(crate) fn subject(prefix: &str) -> String {
 pub(crate) fn is_of_one_member(key: &str) -> bool {
     let words = key.strip_prefix(RESERVED).and_then(|rest| rest.split_once(':'));
     matches!(words, Some(("member" | "share", _)))
-}
-
-/// Returns the beginning of the keys of a lock's readers and of its write lock.
-pub(crate) fn readers_prefix(name: &str) -> String {
-    format!("{}/", gate_key(name))
-}
-
-/// Reads a number as these keys have it, and no other way of writing it.
-pub(crate) fn number(text: &str) -> Option<usize> {
-    let number: usize = text.parse().ok()?;
-    (number.to_string() == text).then_some(number)
 }
 
 /// Refuses an id that no instance can have, and says which rule it breaks.
@@ -282,28 +214,28 @@ mod tests {
     #[test]
     fn an_error_about_rows_of_the_librarys_own_names_what_its_user_knows() {
         for (prefix, expected) in [
-            (members_prefix("orders"), "group `orders`"),
-            (shares_prefix("orders", "partitions"), "group `orders`"),
-            (format!("{}7", shards_prefix("orders", "partitions")), "group `orders`"),
-            (permits_prefix("uploads"), "semaphore `uploads`"),
-            (gate_key("catalogue"), "readers and writers' lock `catalogue`"),
-            (readers_prefix("catalogue"), "readers and writers' lock `catalogue`"),
-            ("job".to_string(), "lock `job`"),
+            ("spindle:member:orders/", "group `orders`"),
+            ("spindle:share:orders/partitions/", "group `orders`"),
+            ("spindle:shard:orders/partitions/7", "group `orders`"),
+            ("spindle:permit:uploads/", "semaphore `uploads`"),
+            ("spindle:rw:catalogue", "readers and writers' lock `catalogue`"),
+            ("spindle:rw:catalogue/", "readers and writers' lock `catalogue`"),
+            ("job", "lock `job`"),
         ] {
-            assert_eq!(subject(&prefix), expected);
+            assert_eq!(subject(prefix), expected);
         }
-        assert!(is_gate(&gate_key("a")) && !is_gate(&write_lock_key("a")) && !is_gate("rw:a"));
+        assert!(is_gate("spindle:rw:a") && !is_gate("spindle:rw:a/write") && !is_gate("rw:a"));
     }
 
     #[test]
     fn a_row_that_names_a_count_is_told_from_the_locks_beside_it() {
-        assert!(is_shard_count_key(&shard_count_key("orders", "emails")));
+        assert!(is_shard_count_key("spindle:shard:orders/emails/count"));
         for name in
             ["spindle:shard:orders/emails/7", "spindle:share:orders/emails/count", "orders/count"]
         {
             assert!(!is_shard_count_key(name), "{name}");
         }
-        assert!(!is_shard_count_key(&format!("{}7", shards_prefix("orders", "count"))));
+        assert!(!is_shard_count_key("spindle:shard:orders/count/7"));
     }
 
     #[test]
@@ -311,11 +243,11 @@ mod tests {
         for (name, fleet) in [
             ("spindle:member:orders/node-1", Some("spindle:member:orders")),
             ("spindle:shard:orders/emails/17", Some("spindle:shard:orders/emails")),
-            (&*shard_count_key("orders", "emails"), Some("spindle:shard:orders/emails")),
+            ("spindle:shard:orders/emails/count", Some("spindle:shard:orders/emails")),
             ("spindle:permit:api/0", Some("spindle:permit:api")),
             ("spindle:rw:jobs", Some("spindle:rw:jobs")),
             ("spindle:rw:jobs/reader", Some("spindle:rw:jobs")),
-            (&*write_lock_key("jobs"), Some("spindle:rw:jobs")),
+            ("spindle:rw:jobs/write", Some("spindle:rw:jobs")),
             ("orders/1", None),
             ("spindles:a/b", None),
         ] {
@@ -340,25 +272,5 @@ mod tests {
             );
         }
         assert!(check_environment_id("pod-1").is_ok());
-    }
-
-    #[test]
-    fn a_part_of_a_key_cannot_reach_into_the_next_part() {
-        for part in ["", "a/b", "/", "a\nb", "\0", &"x".repeat(257)] {
-            let refused = check_part("group", part).unwrap_err();
-            let text = refused.to_string();
-            assert!(refused.is_config() && text.starts_with("group") && text.len() < 100, "{text}");
-        }
-        for part in ["orders", "a:b", "spindle:", "日本", "a b", &"x".repeat(256)] {
-            assert!(check_part("group", part).is_ok(), "{part}");
-        }
-    }
-
-    #[test]
-    fn a_number_in_a_key_is_written_in_one_way() {
-        assert_eq!((number("0"), number("17")), (Some(0), Some(17)));
-        for text in ["", "+1", "01", "1 ", "-1", "a", "99999999999999999999999"] {
-            assert_eq!(number(text), None, "{text}");
-        }
     }
 }

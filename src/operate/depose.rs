@@ -131,7 +131,7 @@ impl Evict {
                 (_, None) => return Ok(None),
                 (_, Some(error)) => error,
             };
-            if !error.may_be_anothers() || Instant::now() >= deadline {
+            if !error.is_interrupted() || Instant::now() >= deadline {
                 return Err(error);
             }
             sleep(PAUSE).await;

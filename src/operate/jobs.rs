@@ -15,7 +15,6 @@ use crate::error::{Error, Kind, Result};
 use crate::lock::SlotRecord;
 use crate::names::{JOBS_PREFIX, check_not_reserved, check_table_name, job_key, job_name};
 use crate::settings::LEASE_DEFAULT;
-use crate::store::membership::taken_until;
 use crate::store::{REQUEST_LIMIT, Table, despite_others};
 use crate::term::say;
 
@@ -39,8 +38,7 @@ impl JobState {
         let last = match Recorded::by(Some(&row)) {
             Recorded::Slot(record) => {
                 let holds = |lock: &&Row| lock.writer == record.by;
-                let held =
-                    lock.filter(holds).and_then(|it| taken_until(it, LEASE_DEFAULT, read_at));
+                let held = lock.filter(holds).and_then(|it| it.taken_until(LEASE_DEFAULT, read_at));
                 Some(SlotRecord::last(&record, &row, held.is_some()))
             }
             Recorded::Nothing | Recorded::Unreadable => None,
@@ -132,8 +130,7 @@ pub(crate) async fn remove_job(table: &Table, name: &str) -> Result<bool> {
         let found = despite_others(read).await?;
         let row = |key: &str| found.rows.iter().find(|row| row.key == key).map(StoredRow::row);
         let Some(seen) = row(&key) else { return Ok(false) };
-        if row(name).is_some_and(|lock| taken_until(&lock, LEASE_DEFAULT, found.read_at).is_some())
-        {
+        if row(name).is_some_and(|lock| lock.taken_until(LEASE_DEFAULT, found.read_at).is_some()) {
             let holding = "its job runs, or the lease of the last run has not run out".to_string();
             return Err(Error::new(Kind::NotVacant { lock: name.to_string(), holding }));
         }

@@ -14,7 +14,7 @@ use crate::store::Table;
 
 /// A listing of locks under way, made by [`LockTable::list`](crate::LockTable::list).
 ///
-/// The rows of takeovers, of [counts of shards](crate::LockTable::shard_count) and of
+/// The rows of takeovers, of counts of shards and of
 /// [jobs](crate::LockTable::jobs) are no locks.
 ///
 /// It has one page in memory, of 100 rows unless told otherwise, and the rows of the jobs on the pages before,

@@ -33,6 +33,5 @@ pub use jobs::{JobList, JobState};
 pub(crate) use jobs::{job, remove_job};
 pub use list::LockList;
 pub use observe::Observer;
-pub(crate) use observe::Polls;
 pub(crate) use remove::remove;
 pub use state::{Holding, LockState};

@@ -18,18 +18,18 @@ const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 /// The polls of one that works only while it is awaited.
 #[derive(Clone, Debug)]
-pub(crate) struct Polls {
-    pub(crate) interval: Duration,
+struct Polls {
+    interval: Duration,
     next: Option<Instant>,
 }
 
 impl Polls {
-    pub(crate) fn new() -> Polls {
+    fn new() -> Polls {
         Polls { interval: INTERVAL_DEFAULT, next: None }
     }
 
     /// Waits until it is time to poll; refuses an interval that is too short or too long.
-    pub(crate) async fn turn(&self, subject: &str) -> Result<()> {
+    async fn turn(&self, subject: &str) -> Result<()> {
         let interval = self.interval;
         if !(INTERVAL_MIN..=LEASE_MAX).contains(&interval) {
             return Err(Error::config(format!(
@@ -44,7 +44,7 @@ impl Polls {
     }
 
     /// Notes that it has polled, and is to poll again after a pause.
-    pub(crate) fn polled(&mut self, pause: Duration) {
+    fn polled(&mut self, pause: Duration) {
         self.next = Some(Instant::now() + pause);
     }
 }

@@ -63,7 +63,7 @@ pub(super) async fn once_more(
     let is_time_left = Instant::now() < deadline;
     match (outcome.answer, outcome.error) {
         (Answer::Rejected(_), None) if is_time_left => {}
-        (_, Some(error)) if error.may_be_anothers() && is_time_left => {}
+        (_, Some(error)) if error.is_interrupted() && is_time_left => {}
         (_, Some(error)) => return Err(error),
         (_, None) => return Err(Error::timed_out(doing(), REQUEST_LIMIT)),
     }

@@ -1,10 +1,13 @@
 //! A job's two rows as one caller has them, and what its observations mean for the slot.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spindle_protocol::job::{Ending, Record, Recorded, Runner, Step};
+use spindle_protocol::line::Standing;
 use spindle_protocol::{Act, Change, Holder, Observation, Row, Timestamp};
 use tokio::sync::watch;
+
+use super::role::RowRole;
 
 /// A job's two rows as one caller has them.
 #[derive(Debug)]
@@ -60,10 +63,24 @@ impl JobRows {
         }
     }
 
-    /// Returns what the instance is shown of both rows.
-    pub(super) fn observed(&self, own: Observation, job: Observation) -> Observation {
+    fn runner(&self) -> MutexGuard<'_, Runner> {
+        self.runner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RowRole for JobRows {
+    fn standing(&self) -> Standing {
+        Standing::Aside
+    }
+
+    fn other_rows(&self) -> Vec<Arc<str>> {
+        vec![self.runner().key().into()]
+    }
+
+    fn observed(&self, own: Observation, others: &[Observation]) -> Observation {
+        let [job] = others else { return own };
         let mut runner = self.runner();
-        let shown = runner.observed(own, job);
+        let shown = runner.observed(own, job.clone());
         let record = runner.seen().cloned().and_then(|row| match Recorded::by(Some(&row)) {
             Recorded::Slot(record) => Some((record, row)),
             Recorded::Nothing | Recorded::Unreadable => None,
@@ -73,12 +90,7 @@ impl JobRows {
         shown
     }
 
-    /// Returns the change that an act asks for; none for one that changes nothing.
-    pub(super) fn change(&self, act: &Act, holder: &Holder) -> Option<Change> {
+    fn change(&self, act: &Act, holder: &Holder) -> Option<Change> {
         self.runner().change(act, holder)
-    }
-
-    fn runner(&self) -> MutexGuard<'_, Runner> {
-        self.runner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -96,11 +96,6 @@ impl Meter {
         }
     }
 
-    /// Notes how long it took until each shard had an owner and none was to move.
-    pub(crate) fn settled(&self, took: Duration) {
-        self.measure("spindle_shards_settle_seconds", took);
-    }
-
     /// Notes that the loop sleeps until `due`, unless something happens before.
     pub(crate) fn sleeps_until(&mut self, due: Option<Moment>) {
         self.due = due;
@@ -334,7 +329,6 @@ mod facade {
         let histograms = [
             ("spindle_heartbeat_seconds", "Time that a heartbeat took"),
             ("spindle_vacancy_seconds", "Time that nobody held before a term here"),
-            ("spindle_shards_settle_seconds", "Time until all shards had owners and none moved"),
         ];
         with(|recorder| {
             for (name, text) in counters {

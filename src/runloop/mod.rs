@@ -8,15 +8,12 @@ mod metrics;
 mod namesake;
 mod role;
 mod row;
-mod shared;
 mod waiters;
 
 pub(crate) use drive::{Command, Demand, Driver, overdue_limit};
 pub(crate) use job::{JobRows, SlotSeen};
-pub(crate) use metrics::Meter;
-pub(crate) use role::RowRole;
+pub use role::RowRole;
 pub(crate) use row::BatchedRow;
 #[cfg(feature = "__simulation")]
 pub(crate) use row::{LockRow, UnderWay};
-pub(crate) use shared::{ReaderRow, ReadersPlace, WriteLockRow};
 pub(crate) use waiters::{End, Grant, NotGranted, WaitMode, Waiter};

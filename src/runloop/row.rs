@@ -9,9 +9,8 @@ use futures_util::future::{OptionFuture, join_all};
 use spindle_protocol::{Act, Answer, Change, Holder, Rejection};
 
 use super::role::RowRole;
-use super::shared::{ReaderRow, WriteLockRow};
 use crate::batch::{BatchHandle, OpKind};
-use crate::error::Outcome;
+use crate::error::{Outcome, Result};
 use crate::settings::Settings;
 use crate::store::Table;
 use crate::system::{Ticks, random};
@@ -42,7 +41,8 @@ struct Batched {
     patience: Duration,
     /// True if it was polled before.
     has_looked: AtomicBool,
-    role: RowRole,
+    /// None for an ordinary lock's.
+    role: Option<Arc<dyn RowRole>>,
     /// Tells the agent of this instance, before it first begins a term.
     registration: Option<Arc<Registration>>,
 }
@@ -55,11 +55,11 @@ impl BatchedRow {
     pub(crate) fn new(
         table: &Table,
         settings: &Settings,
-        role: RowRole,
+        role: Option<Arc<dyn RowRole>>,
         registration: Option<Arc<Registration>>,
     ) -> BatchedRow {
         let handle = |lock| table.batchers.handle(&table.store, lock, random::draw());
-        let others = role.other_rows().into_iter().map(handle).collect();
+        let others = role.iter().flat_map(|role| role.other_rows()).map(handle).collect();
         let handle = handle(Arc::clone(&settings.name));
         if settings.is_repeat {
             handle.repeats();
@@ -82,7 +82,7 @@ impl BatchedRow {
             poll_patience: settings.timing.patience().max(settings.timing.poll_interval),
             patience: settings.timing.patience(),
             has_looked: AtomicBool::default(),
-            role: RowRole::Lock,
+            role: None,
             registration: None,
         }
     }
@@ -94,31 +94,32 @@ impl LockRow for BatchedRow {
     fn carry_out(&self, act: Act, limit: Duration) -> UnderWay {
         let row = &self.0;
         let registering = row.registering(&act, limit);
-        match (row.role.change(&act, &row.holder), &row.role) {
-            (Some(change), RowRole::Lock) if registering.is_none() => {
-                Box::pin(row.handle.send(OpKind::Change(change), limit, row.patience))
-            }
-            (Some(change @ Change::Mark { .. }), RowRole::Reader(reader)) => {
-                Box::pin(row.mark(change, reader, limit))
-            }
-            (Some(change), role) => {
-                let (handle, patience, role) = (row.handle.clone(), row.patience, role.clone());
+        let Some(role) = &row.role else {
+            return match (act.change(&row.holder), registering) {
+                (None, _) => Box::pin(row.observe(limit)),
+                (Some(change), None) => Box::pin(row.send(change, limit)),
+                (Some(change), Some(registering)) => {
+                    let row = Arc::clone(row);
+                    Box::pin(async move {
+                        registering.await;
+                        row.send(change, limit).await
+                    })
+                }
+            };
+        };
+        match role.change(&act, &row.holder) {
+            None => Box::pin(Arc::clone(row).observe_all(Arc::clone(role), limit)),
+            Some(change @ Change::Mark { .. }) => Box::pin(row.mark(change, &**role, limit)),
+            Some(change) => {
+                let (row, role) = (Arc::clone(row), Arc::clone(role));
                 Box::pin(async move {
                     OptionFuture::from(registering).await;
-                    if let RowRole::WriteLock(row) = role
-                        && let Some(outcome) = row.clears(&change).await
-                    {
-                        return outcome;
+                    match role.before(&change) {
+                        None => row.send(change, limit).await,
+                        Some(before) => comes_too_late(before.await),
                     }
-                    handle.send(OpKind::Change(change), limit, patience).await
                 })
             }
-            (None, RowRole::Reader(_) | RowRole::Job(_)) => Box::pin(row.observe_all(limit)),
-            (None, RowRole::WriteLock(row)) => {
-                let row: Arc<WriteLockRow> = Arc::clone(row);
-                Box::pin(async move { row.observe(limit).await })
-            }
-            (None, RowRole::Lock) => Box::pin(row.observe(limit)),
         }
     }
 
@@ -146,39 +147,58 @@ impl Batched {
         self.handle.send(OpKind::Observe { is_first }, limit, self.poll_patience)
     }
 
+    fn send(
+        &self,
+        change: Change,
+        limit: Duration,
+    ) -> impl Future<Output = Outcome> + Send + use<> {
+        self.handle.send(OpKind::Change(change), limit, self.patience)
+    }
+
     /// Polls its own row and the others in one request.
-    fn observe_all(&self, limit: Duration) -> impl Future<Output = Outcome> + Send + use<> {
+    async fn observe_all(self: Arc<Batched>, role: Arc<dyn RowRole>, limit: Duration) -> Outcome {
+        if let Some(poll) = role.poll(limit) {
+            return match poll.await {
+                Ok(observation) => Outcome::of(Answer::Observed(observation)),
+                Err(error) => Outcome::failed(Answer::NotApplied, error),
+            };
+        }
         let own = self.observe(limit);
         let patience = self.poll_patience;
         let send =
             |row: &BatchHandle| row.send(OpKind::Observe { is_first: false }, limit, patience);
         let others = join_all(self.others.iter().map(send));
-        let role = self.role.clone();
-        async move {
-            let (own, others) = tokio::join!(own, others);
-            let Answer::Observed(own) = own.answer else { return own };
-            let mut seen = Vec::with_capacity(others.len());
-            for other in others {
-                let Answer::Observed(observation) = other.answer else { return other };
-                seen.push(observation);
-            }
-            Outcome::of(Answer::Observed(role.observed(own, &seen)))
+        let (own, others) = tokio::join!(own, others);
+        let Answer::Observed(own) = own.answer else { return own };
+        let mut seen = Vec::with_capacity(others.len());
+        for other in others {
+            let Answer::Observed(observation) = other.answer else { return other };
+            seen.push(observation);
         }
+        Outcome::of(Answer::Observed(role.observed(own, &seen)))
     }
 
-    /// Takes the place of all readers in the line of the gate, unless another one of the handle has asked
-    /// for it.
+    /// Takes a place in line before the first of the other rows, or its own, if one is to be asked for.
     fn mark(
         &self,
         change: Change,
-        reader: &ReaderRow,
+        role: &dyn RowRole,
         limit: Duration,
     ) -> impl Future<Output = Outcome> + Send + use<> {
-        let gate = self.others.first().filter(|_| reader.asks_for_place());
-        let asked = gate.map(|gate| gate.send(OpKind::Change(change), limit, self.patience));
+        let row = self.others.first().unwrap_or(&self.handle);
+        let row = Some(row).filter(|_| role.asks_for_place());
+        let asked = row.map(|row| row.send(OpKind::Change(change), limit, self.patience));
         async move {
             let needless = || Outcome::of(Answer::Rejected(Rejection::Needless));
             OptionFuture::from(asked).await.unwrap_or_else(needless)
         }
+    }
+}
+
+/// The outcome of a change that was not sent, as another had to be made before.
+fn comes_too_late(before: Result<()>) -> Outcome {
+    match before {
+        Ok(()) => Outcome::of(Answer::Rejected(Rejection::Changed(None))),
+        Err(error) => Outcome::failed(Answer::NotApplied, error),
     }
 }

@@ -205,7 +205,7 @@ impl Waiters {
             // A lost race says nothing of who won it; the next poll does.
             Ok(false) => None,
             Err(error) => {
-                (!error.may_be_anothers() || now > until).then(|| NotGranted::Failed(error.clone()))
+                (!error.is_interrupted() || now > until).then(|| NotGranted::Failed(error.clone()))
             }
         });
     }

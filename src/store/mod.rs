@@ -3,7 +3,6 @@
 mod connection;
 mod database;
 mod ddl;
-pub(crate) mod membership;
 pub(crate) mod requests;
 pub(crate) mod row;
 pub(crate) mod schema;

@@ -1,8 +1,9 @@
 //! A lock table, and what all who use it in this process share.
 
-use std::collections::BTreeMap;
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use spindle_protocol::{Answer, Change, StoredRow, Timestamp};
@@ -25,8 +26,8 @@ pub(crate) struct Table {
     /// For what only Spanner can be asked: old versions, pages of the table, its schema.
     pub(crate) spanner: Arc<Spanner>,
     pub(crate) batchers: Batchers,
-    /// The number of read guards by this table, by the name of the lock.
-    pub(crate) reads: watch::Sender<BTreeMap<String, usize>>,
+    /// What crates that stand on this one share among all who use the table, by its type.
+    pub(crate) shared: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     /// Each loop of an instance has a receiver, for as long as it runs.
     pub(crate) loops: watch::Sender<()>,
     /// The instances of which `health` tells.
@@ -43,18 +44,25 @@ impl Table {
         let batchers = Batchers::new(Arc::clone(connection.budget()));
         let spanner = Arc::new(Spanner { connection, name: Arc::clone(&name) });
         let store = Arc::clone(&spanner) as Arc<dyn Store>;
-        let (reads, loops) = (watch::Sender::default(), watch::Sender::new(()));
+        let (shared, loops) = (Mutex::default(), watch::Sender::new(()));
         Table {
             name,
             store,
             spanner,
             batchers,
-            reads,
+            shared,
             loops,
             instances: Instances::default(),
             warnings: Arc::default(),
             agent: OnceLock::new(),
         }
+    }
+
+    /// Returns what all who use this table share of this type.
+    pub(crate) fn shared<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_type = shared.entry(TypeId::of::<T>()).or_insert_with(|| Arc::<T>::default());
+        Arc::clone(of_type).downcast().unwrap_or_default()
     }
 
     /// Has the agent that listens at `socket` release what this process holds, should it die. The first one counts.

@@ -119,7 +119,7 @@ where
     let deadline = Instant::now() + REQUEST_LIMIT;
     loop {
         match act().await {
-            Err(error) if error.may_be_anothers() && Instant::now() < deadline => {
+            Err(error) if error.is_interrupted() && Instant::now() < deadline => {
                 sleep(PAUSE).await;
             }
             done => return done,

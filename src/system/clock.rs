@@ -57,7 +57,8 @@ impl Clock {
         Clock(Source::Simulated(machine))
     }
 
-    pub(crate) fn now(&self) -> Moment {
+    /// Reads it.
+    pub fn now(&self) -> Moment {
         Moment(match &self.0 {
             Source::System => system_now(),
             Source::Runtime(origin) => origin.elapsed(),

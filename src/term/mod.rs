@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use spindle_protocol::{Moment, Writer};
+use spindle_protocol::{Moment, TermId, Writer};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
@@ -147,7 +147,7 @@ impl Term {
     }
 
     /// Returns the same term for a task that may be told to stop while the term goes on.
-    pub(crate) fn with_cancellation(&self, cancelled: CancellationToken) -> Term {
+    pub fn with_cancellation(&self, cancelled: CancellationToken) -> Term {
         Term { state: Arc::clone(&self.state), cancelled, progress: Progress::default() }
     }
 
@@ -217,6 +217,19 @@ impl Term {
     /// Returns the name of the table that the lock is in.
     pub(crate) fn table(&self) -> &str {
         &self.state.table
+    }
+
+    /// Returns true if `error` or one of its causes says that this very term is over.
+    ///
+    /// [`is_fenced`](crate::is_fenced) says it of any term.
+    pub fn is_ended_by(&self, error: &(dyn std::error::Error + 'static)) -> bool {
+        Error::is_of_lost_term(error, self.lock(), self.token())
+    }
+
+    /// Returns what tells this term from all others in the rows of the table, for crates that read
+    /// [rows](crate::rows).
+    pub fn id(&self) -> TermId {
+        TermId { token: self.token().to_timestamp(), writer: self.writer().clone() }
     }
 
     pub(crate) fn writer(&self) -> &Writer {

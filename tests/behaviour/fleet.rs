@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use spindle::fleet::{Shard, ShardEvent, ShardEvents, Shards};
 use spindle::{CancellationToken, Error, FencingToken, LockTable, TaskResult};
+use spindle_fleet::{Shard, ShardEvent, ShardEvents, Shards};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 

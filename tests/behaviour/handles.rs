@@ -8,6 +8,7 @@ use spindle::health::Role;
 use spindle::job::Slot;
 use spindle::{CancellationToken, Database, LockTable, Spindle, TermChange, TermEnd};
 use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_fleet::{Member, RwLock, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::world::{Contender, DATABASE, EVENTUALLY, LEASE, LOCK, World, lock_of, until};
@@ -216,9 +217,9 @@ pub fn at_once<T>(future: impl Future<Output = T>) -> T {
 fn outside_of_a_runtime_run_and_acquire_are_refused_and_can_be_called_again_inside() {
     let table = LockTable::new(DATABASE, "locktable");
     let lock = table.lock(LOCK).build().unwrap();
-    let uploads = table.semaphore("uploads", 1).build().unwrap();
-    let catalogue = table.rw_lock("catalogue").build().unwrap();
-    let shards = table.member("orders").build().unwrap().shards("partitions", 1);
+    let uploads = Semaphore::new(&table, "uploads", 1).build().unwrap();
+    let catalogue = RwLock::new(&table, "catalogue").build().unwrap();
+    let shards = Member::new(&table, "orders").build().unwrap().shards("partitions", 1);
     let never = CancellationToken::new;
     for refused in [
         at_once(lock.acquire()).unwrap_err(),

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use spindle::Spindle;
-use spindle::fleet::Semaphore;
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_fleet::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

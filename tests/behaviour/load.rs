@@ -7,6 +7,7 @@ use spindle::testing::Clock;
 use spindle::{CancellationToken, LockTable};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, FaultHandle, Rpc};
+use spindle_fleet::{Member, RwLock, Semaphore};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -66,7 +67,7 @@ fn ranked(table: &LockTable) -> Vec<Contender> {
 #[tokio::test(start_paused = true)]
 async fn readers_that_spanner_refuses_ask_no_more_than_the_table_may() {
     is_bounded(4, |_, table| {
-        let lock = table.rw_lock("catalogue").id("a").lease(LEASE).clock(Clock::runtime());
+        let lock = RwLock::new(table, "catalogue").id("a").lease(LEASE).clock(Clock::runtime());
         let lock = lock.build().unwrap();
         tasks((0..60).map(|_| {
             let lock = lock.clone();
@@ -85,7 +86,7 @@ async fn writers_that_spanner_refuses_ask_no_more_than_the_table_may() {
             world.spanner.inject(pass.effect(Effect::Delay(Duration::ZERO)));
             tasks((0..30).map(|n| {
                 // No heartbeat is due meanwhile.
-                let lock = table.rw_lock(format!("catalogue-{n}")).id("a").lease(LEASE * 60);
+                let lock = RwLock::new(table, format!("catalogue-{n}")).id("a").lease(LEASE * 60);
                 let lock = lock.clock(Clock::runtime()).build().unwrap();
                 async move { drop(lock.write().await) }
             }))
@@ -105,7 +106,8 @@ async fn permits_that_spanner_refuses_cost_no_more_than_the_table_may() {
     is_bounded(10, |_, table| {
         let semaphores: Vec<_> = (0..10)
             .map(|n| {
-                let semaphore = table.semaphore(format!("uploads-{n}"), 5).id("a").lease(LEASE);
+                let semaphore =
+                    Semaphore::new(table, format!("uploads-{n}"), 5).id("a").lease(LEASE);
                 semaphore.clock(Clock::runtime()).build().unwrap()
             })
             .collect();
@@ -121,7 +123,8 @@ async fn permits_that_spanner_refuses_cost_no_more_than_the_table_may() {
 async fn members_that_spanner_refuses_ask_no_more_than_the_table_may() {
     // The first read of each.
     is_bounded(12, |_, table| {
-        let member = |n| table.member(format!("group-{}", n % 3)).id(format!("m-{n}")).lease(LEASE);
+        let member =
+            |n| Member::new(table, format!("group-{}", n % 3)).id(format!("m-{n}")).lease(LEASE);
         let run = move |n: usize| {
             let member = member(n).clock(Clock::runtime()).build().unwrap();
             let running = member.run(CancellationToken::new());
@@ -148,7 +151,7 @@ async fn counts_of_shards_that_cannot_be_written_are_tried_no_more_than_the_tabl
         .collect();
     let tried = || refused.iter().map(FaultHandle::hits).sum::<u64>();
     let _sharing = tasks((0..GROUPS).map(|n| {
-        let member = table.member(format!("group-{n}")).id("a").lease(LEASE);
+        let member = Member::new(&table, format!("group-{n}")).id("a").lease(LEASE);
         let member = member.clock(Clock::runtime()).build().unwrap();
         let shards = member.shards("work", 20);
         async move {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use spindle::fleet::{Builder, Member};
 use spindle::{CancellationToken, LockTable, RunHandle};
 use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_fleet::{Builder, Member};
+use spindle_fleet::{Members, RwLock, Semaphore};
 use tokio::time::{sleep, timeout};
 use tracing::Level;
 
@@ -45,7 +46,13 @@ impl Joined {
 }
 
 async fn ids(table: &LockTable) -> Vec<String> {
-    table.members("orders").list().await.unwrap().into_iter().map(|member| member.id).collect()
+    Members::new(table, "orders")
+        .list()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|member| member.id)
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,7 +77,7 @@ async fn members_are_seen_while_they_live_and_leave_no_row() {
 async fn a_member_thatcrashed_is_shown_until_its_lease_is_over_and_watching_joins_nothing() {
     let world = World::start().await;
     let (_a, _b) = (join(&world, "a").await, join(&world, "b").await);
-    let mut watch = world.table().members("orders");
+    let mut watch = Members::new(&world.table(), "orders");
     assert_eq!(watch.next().await.unwrap().len(), 2);
     // From here on Spanner hears nothing of either.
     world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
@@ -87,7 +94,7 @@ async fn a_member_is_shown_for_its_own_lease() {
     let second = Duration::from_secs(1);
     let world = World::start().await;
     let _brief = Joined::run(world.member("a").lease(second)).await;
-    let mut watch = world.table().members("orders");
+    let mut watch = Members::new(&world.table(), "orders");
     assert_eq!(watch.next().await.unwrap().len(), 1);
     world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
     let (left, took) = timed(watch.next()).await;
@@ -109,7 +116,7 @@ async fn watching_costs_one_read_a_poll_however_many_members_there_are() {
     assert_eq!(ids(&table).await.len(), 50);
     let requests = world.spanner.requests();
     requests.reset();
-    let mut watch = table.members("orders");
+    let mut watch = Members::new(&table, "orders");
     watch.next().await.unwrap();
     let waiting = timeout(Duration::from_secs(10), watch.next());
     assert!(waiting.await.is_err(), "nothing changes");
@@ -182,14 +189,14 @@ async fn the_row_of_a_member_that_is_long_gone_is_deleted_by_another() {
 async fn an_error_says_first_of_what_the_rows_could_not_be_read() {
     let world = World::start().await;
     let table = world.table();
-    assert!(table.members("orders").list().await.unwrap().is_empty());
+    assert!(Members::new(&table, "orders").list().await.unwrap().is_empty());
     world.spanner.inject(Fault::on(Rpc::StreamingRead));
-    let error = table.members("orders").list().await.unwrap_err().to_string();
+    let error = Members::new(&table, "orders").list().await.unwrap_err().to_string();
     assert!(error.starts_with("group `orders`: read its rows"), "{error}");
-    let permits = table.semaphore("uploads", 5).build().unwrap();
+    let permits = Semaphore::new(&table, "uploads", 5).build().unwrap();
     let error = permits.available().await.unwrap_err().to_string();
     assert!(error.starts_with("semaphore `uploads`: read its rows"), "{error}");
-    let catalogue = table.rw_lock("catalogue").build().unwrap();
+    let catalogue = RwLock::new(&table, "catalogue").build().unwrap();
     let error = catalogue.try_write().await.unwrap_err().to_string();
     assert!(error.starts_with("readers and writers' lock `catalogue`: read its rows"), "{error}");
     let error = table.list().next().await.unwrap_err().to_string();
@@ -200,7 +207,7 @@ async fn an_error_says_first_of_what_the_rows_could_not_be_read() {
 async fn an_interval_that_no_watch_can_have_is_refused() {
     let world = World::start().await;
     for interval in [Duration::ZERO, Duration::from_secs(86_401), Duration::MAX] {
-        let mut watch = world.table().members("orders").interval(interval);
+        let mut watch = Members::new(&world.table(), "orders").interval(interval);
         let refused = watch.next().await.unwrap_err();
         assert!(refused.is_config() && refused.to_string().contains("interval"), "{refused}");
         assert!(watch.list().await.unwrap().is_empty(), "a single look needs none");
@@ -215,11 +222,11 @@ async fn names_that_reach_into_another_key_are_refused() {
         assert!(error.is_config(), "{error}");
         error.to_string()
     };
-    assert!(refused(table.member("a/b")).contains("group \"a/b\""));
-    assert!(refused(table.member("")).contains("group"));
-    assert!(refused(table.member("a").id("x/y")).contains("member id \"x/y\""));
-    assert!(refused(table.member("a").id("x\ny")).contains("member id"));
-    assert!(refused(table.member("a").id("x_1795000000123456000")).contains("reserved"));
+    assert!(refused(Member::new(&table, "a/b")).contains("group \"a/b\""));
+    assert!(refused(Member::new(&table, "")).contains("group"));
+    assert!(refused(Member::new(&table, "a").id("x/y")).contains("member id \"x/y\""));
+    assert!(refused(Member::new(&table, "a").id("x\ny")).contains("member id"));
+    assert!(refused(Member::new(&table, "a").id("x_1795000000123456000")).contains("reserved"));
     let reserved = table.lock("spindle:member:a/b").build().unwrap_err();
     assert!(reserved.is_config() && reserved.to_string().contains("reserved"), "{reserved}");
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use spindle::fleet::{Permit, Semaphore};
 use spindle::{LockTable, ReleaseOutcome};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_fleet::{Permit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::Level;
@@ -293,8 +293,8 @@ async fn a_permit_that_cannot_be_written_keeps_nobody_from_the_others() {
 async fn what_no_semaphore_can_be_is_refused() {
     let table = LockTable::new("projects/p/instances/i/databases/d", "locktable");
     for (name, permits) in [("a/b", 1), ("", 1), ("a\n", 1), ("a", 0), ("a", 1_001)] {
-        let refused = table.semaphore(name, permits).build().unwrap_err();
+        let refused = Semaphore::new(&table, name, permits).build().unwrap_err();
         assert!(refused.is_config() && refused.to_string().contains("semaphore"), "{refused}");
     }
-    assert!(table.semaphore("a", 1_000).build().is_ok());
+    assert!(Semaphore::new(&table, "a", 1_000).build().is_ok());
 }

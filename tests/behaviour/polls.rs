@@ -1,8 +1,9 @@
 //! The bytes that polls bring: a text of the holder's own is read by who asks for it alone.
 
-use spindle::fleet::Shard;
 use spindle::testing::Clock;
 use spindle::{Database, LockTable};
+use spindle_fleet::Shard;
+use spindle_fleet::{Member, Semaphore};
 use tokio::time::sleep;
 
 use crate::fleet::{Fleet, Worker};
@@ -47,7 +48,7 @@ async fn who_waits_for_a_permit_reads_no_text_of_those_who_have_one() {
     let has = world.semaphore("a", 1).info("x".repeat(TEXT)).build().unwrap();
     let _permit = has.acquire().await.unwrap();
     let (table, line) = watched(&world);
-    let waits = table.semaphore("uploads", 1).id("b").lease(LEASE).clock(Clock::runtime());
+    let waits = Semaphore::new(&table, "uploads", 1).id("b").lease(LEASE).clock(Clock::runtime());
     let waits = waits.build().unwrap();
     let _waiting = tokio::spawn(async move { drop(waits.acquire().await) });
     let bytes = bytes_a_poll(&line).await;
@@ -60,7 +61,7 @@ async fn the_text_of_a_member_stands_in_no_shard() {
     let fleet = Fleet::start(SHARDS).await;
     let (table, line) = watched(&fleet.world);
     let join = [fleet.table(), table].into_iter().zip(["a", "b"]).map(|(table, id)| {
-        let member = table.member("orders").id(id).info("x".repeat(TEXT)).lease(LEASE);
+        let member = Member::new(&table, "orders").id(id).info("x".repeat(TEXT)).lease(LEASE);
         let member = member.clock(Clock::runtime()).build().unwrap();
         Worker::run(member.shards("partitions", SHARDS), |shard: Shard| async move {
             shard.cancelled().await;

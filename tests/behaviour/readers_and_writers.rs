@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use spindle::fleet::{ReadGuard, RwLock, WriteGuard};
 use spindle::google_cloud_spanner::mutation::Mutation;
 use spindle::testing::Clock;
 use spindle::{Fence, LockTable, ReleaseOutcome};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_fleet::{ReadGuard, RwLock, WriteGuard};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -535,7 +535,8 @@ async fn a_dropped_guard_lets_others_in_soon_after() {
 /// Two handles of one process to the same lock.
 fn two_handles(world: &World) -> (RwLock, RwLock) {
     let table = world.table();
-    let build = || table.rw_lock("catalogue").lease(LEASE).clock(Clock::runtime()).build().unwrap();
+    let build =
+        || RwLock::new(&table, "catalogue").lease(LEASE).clock(Clock::runtime()).build().unwrap();
     (build(), build())
 }
 
@@ -651,11 +652,11 @@ async fn an_outage_is_waited_out_and_told_when_the_time_is_over() {
 async fn what_no_such_lock_can_be_is_refused() {
     let table = LockTable::new("projects/p/instances/i/databases/d", "locktable");
     for name in ["a/b", "", "a\n"] {
-        let refused = table.rw_lock(name).build().unwrap_err();
+        let refused = RwLock::new(&table, name).build().unwrap_err();
         assert!(refused.is_config() && refused.to_string().contains("readers"), "{refused}");
     }
-    assert!(table.rw_lock("a").id("x/y").build().unwrap_err().is_config());
-    let lock = table.rw_lock("a").build().unwrap();
+    assert!(RwLock::new(&table, "a").id("x/y").build().unwrap_err().is_config());
+    let lock = RwLock::new(&table, "a").build().unwrap();
     assert!(lock.read().within(Duration::ZERO).await.unwrap_err().is_config());
     assert!(lock.write().within(Duration::MAX).await.unwrap_err().is_config());
     assert!(table.lock("spindle:rw:a").build().unwrap_err().is_config());

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use spindle::{CancellationToken, LockTable};
 use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_fleet::{Member, Semaphore};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
@@ -81,8 +82,11 @@ fn a_runtime_without_timers_or_without_i_o_gets_an_error() {
                 ("run", lock().run(cancel()).await),
                 ("lead", lock().lead(cancel(), |_| async {}).await.map(drop)),
                 ("inspect", table.inspect(LOCK).await.map(drop)),
-                ("member", table.member("g").build().unwrap().run(cancel()).await),
-                ("permit", table.semaphore("s", 1).build().unwrap().acquire().await.map(drop)),
+                ("member", Member::new(&table, "g").build().unwrap().run(cancel()).await),
+                (
+                    "permit",
+                    Semaphore::new(&table, "s", 1).build().unwrap().acquire().await.map(drop),
+                ),
             ] {
                 let refused = ended.expect_err(call);
                 assert!(refused.is_config(), "{call}: {refused}");

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use spindle::Error;
-use spindle::fleet::{ShardCount, ShardEvent};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_fleet::{ShardCount, ShardEvent};
 use tokio::time::{Instant, sleep};
 
 use crate::fleet::{FOUR, Fleet, POLL, REST, Worker};
@@ -28,11 +28,11 @@ impl Fleet {
     }
 
     async fn resize(&self, to: usize) -> Result<ShardCount, Error> {
-        self.table().resize_shards("orders", "partitions", to).await
+        ShardCount::resize(&self.table(), "orders", "partitions", to).await
     }
 
     async fn agreed(&self) -> Option<ShardCount> {
-        self.table().shard_count("orders", "partitions").await.unwrap()
+        ShardCount::read(&self.table(), "orders", "partitions").await.unwrap()
     }
 
     fn count_row(&self) -> Option<String> {
@@ -42,7 +42,7 @@ impl Fleet {
     /// The row stays, while another count is refused to who comes.
     async fn refuses(&self, count: usize, named: &str) {
         let refused = self.join_at("late", count).ends().await.unwrap_err();
-        assert!(refused.is_other_count() && !refused.is_retryable(), "{refused}");
+        assert!(spindle_fleet::is_other_count(&refused) && !refused.is_retryable(), "{refused}");
         let said =
             format!("shards `orders/partitions`: {count} asked for, but the group shares {named}");
         assert_eq!(refused.to_string(), said);
@@ -62,7 +62,7 @@ async fn the_first_members_of_a_group_agree_on_one_count_and_others_are_refused(
         let named = if id < "c" { FEW } else { MANY };
         assert_eq!(worker.sharing.is_finished(), named != count.shards, "{id}");
         if named != count.shards {
-            assert!(worker.ends().await.unwrap_err().is_other_count(), "{id}");
+            assert!(spindle_fleet::is_other_count(&worker.ends().await.unwrap_err()), "{id}");
         }
     }
     assert_eq!(fleet.count_row(), Some(format!("shards {}", count.shards)));
@@ -91,7 +91,7 @@ async fn an_outage_of_the_whole_fleet_changes_no_count() {
         let late = fleet.join_at("early-bird", MANY);
         sleep(outage).await;
         fleet.world.spanner.clear_faults();
-        assert!(late.ends().await.unwrap_err().is_other_count(), "after {outage:?}");
+        assert!(spindle_fleet::is_other_count(&late.ends().await.unwrap_err()), "after {outage:?}");
         fleet.settles_at(4, FEW).await;
     }
     for worker in workers {
@@ -198,13 +198,13 @@ async fn of_two_movers_one_wins_and_the_other_is_told_by_whom_it_was_beaten() {
         let read = Fault::on(Rpc::StreamingRead).key(COUNT_ROW).skip(reads_before).times(1);
         let held_up = fleet.world.spanner.inject(read.effect(Effect::DelayReply(LEASE / 4)));
         let table = fleet.table();
-        let late = async move { table.resize_shards("orders", "partitions", MANY).await };
+        let late = async move { ShardCount::resize(&table, "orders", "partitions", MANY).await };
         let late = tokio::spawn(late);
         until("it is held up", || (held_up.hits() == 1).then_some(())).await;
         fleet.resize(FEW / 2).await.unwrap();
         assert!(!late.is_finished(), "the race was met");
         let lost = late.await.unwrap().unwrap_err();
-        assert!(lost.is_other_count(), "{lost}");
+        assert!(spindle_fleet::is_other_count(&lost), "{lost}");
         assert!(lost.to_string().contains("the group shares 6, "), "{lost}");
         fleet.settles_at(4, FEW / 2).await;
         assert_eq!(fleet.count_row().as_deref(), Some("shards 6 from 12"));
@@ -217,7 +217,7 @@ async fn while_a_move_drains_another_one_is_refused_and_the_same_changes_nothing
     let (fleet, _workers) = Fleet::of_four(FEW).await;
     let drains = fleet.resize(MANY).await.unwrap();
     let refused = fleet.resize(7).await.unwrap_err();
-    assert!(refused.is_other_count(), "one drains: {refused}");
+    assert!(spindle_fleet::is_other_count(&refused), "one drains: {refused}");
     assert_eq!(fleet.resize(MANY).await.unwrap(), drains, "the same again changes nothing");
     fleet.settles_at(4, MANY).await;
     assert_eq!(fleet.resize(7).await.unwrap().before, Some(MANY));
@@ -301,7 +301,10 @@ async fn the_row_of_a_count_is_neither_evicted_nor_seized_nor_removed() {
         table.remove(COUNT_ROW).await.unwrap_err(),
     ];
     for refused in refused {
-        assert!(refused.is_config() && refused.to_string().contains("resize_shards"), "{refused}");
+        assert!(
+            refused.is_config() && refused.to_string().contains("ShardCount::resize"),
+            "{refused}"
+        );
     }
     assert_eq!(fleet.count_row().as_deref(), Some("shards 12"));
 }
@@ -321,7 +324,7 @@ async fn the_row_of_a_count_is_no_lock() {
     for to in [0, 10_001] {
         assert!(fleet.resize(to).await.unwrap_err().is_config());
     }
-    assert!(table.resize_shards("orders", "others", 5).await.unwrap_err().is_config());
+    assert!(ShardCount::resize(&table, "orders", "others", 5).await.unwrap_err().is_config());
 }
 
 /// Those that both counts have stop last, so that all of the new count have an owner meanwhile.

@@ -8,6 +8,7 @@ use spindle::testing::Clock;
 use spindle::{Database, LockTable};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_fleet::Member;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::fleet::{Fleet, POLL, REST, Worker};
@@ -110,7 +111,7 @@ async fn a_member_that_waits_for_the_table_logs_that_each_minute() {
     let (log, _guard) = Log::capture();
     let fleet = Fleet::start(SHARDS).await;
     let missing = LockTable::new(Database::at(fleet.world.spanner.endpoint(), DATABASE), "missing");
-    let member = missing.member("orders").id("a").clock(Clock::runtime()).build().unwrap();
+    let member = Member::new(&missing, "orders").id("a").clock(Clock::runtime()).build().unwrap();
     let member = Worker::run(member.shards("partitions", SHARDS), |_| async {});
     sleep(Duration::from_secs(290)).await;
     let told = log.saying("the shards can't be read").len();

@@ -1,5 +1,6 @@
 //! Tasks of shards that block their threads, so that nobody can stop them.
 
+use spindle_fleet::Member;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ const SHARD: &str = "spindle:shard:orders/partitions/0";
 
 /// Has a member work one shard by the system's clock; its task is aborted soon after it was told to stop.
 fn work(world: &World, id: &str, task: Blocking) -> Worker {
-    let member = world.table().member("orders").id(id).lease(LEASE);
+    let member = Member::new(&world.table(), "orders").id(id).lease(LEASE);
     let shards = member.stop_limit(LEASE / 10).build().unwrap().shards("partitions", 1);
     Worker::run(shards, move |shard| task.clone().work((*shard).clone()))
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use spindle::fleet::ShardEvent;
 use spindle_emulator::Rpc;
+use spindle_fleet::ShardEvent;
 use tokio::time::{sleep, timeout};
 
 use crate::fleet::Fleet;

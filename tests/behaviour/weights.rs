@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::fleet::Shards;
+use spindle_fleet::Shards;
 use tokio::time::sleep;
 
 use crate::fleet::{Fleet, Worker};

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use spindle::fleet::{Builder, Member, RwLock, Semaphore};
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
 use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
@@ -16,6 +15,7 @@ use spindle::{
 };
 use spindle_emulator::engine::Value;
 use spindle_emulator::{Emulator, Rpc};
+use spindle_fleet::{Builder, Member, RwLock, Semaphore};
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -109,16 +109,16 @@ impl World {
     }
 
     pub fn member(&self, id: &str) -> Builder<Member> {
-        self.table().member("orders").id(id).lease(LEASE).clock(Clock::runtime())
+        Member::new(&self.table(), "orders").id(id).lease(LEASE).clock(Clock::runtime())
     }
 
     pub fn semaphore(&self, id: &str, permits: usize) -> Builder<Semaphore> {
-        let semaphore = self.table().semaphore("uploads", permits);
+        let semaphore = Semaphore::new(&self.table(), "uploads", permits);
         semaphore.id(id).lease(LEASE).clock(Clock::runtime())
     }
 
     pub fn rw_lock(&self, id: &str) -> Builder<RwLock> {
-        self.table().rw_lock("catalogue").id(id).lease(LEASE).clock(Clock::runtime())
+        RwLock::new(&self.table(), "catalogue").id(id).lease(LEASE).clock(Clock::runtime())
     }
 
     pub fn contend(&self, id: &str) -> Contender {

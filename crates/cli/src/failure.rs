@@ -150,7 +150,7 @@ impl From<spindle::Error> for Failure {
             return Failure::new(Code::No, text)
                 .cure("look with `spindle show`, and repeat it if that term is to end, too");
         }
-        if error.is_other_count() {
+        if spindle_fleet::is_other_count(&error) {
             return Failure::new(Code::No, text)
                 .cure("`spindle shards GROUP/NAME` shows the count, and a move that goes on");
         }

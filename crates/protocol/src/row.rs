@@ -234,6 +234,17 @@ impl Row {
         self.vacant_from("", lease)
     }
 
+    /// Returns until when the row protects somebody from everybody else of this lease, if it does.
+    pub fn taken_until(&self, lease: Duration, read_at: Timestamp) -> Option<Timestamp> {
+        Some(self.vacant_for_all_from(lease)).filter(|until| *until > read_at)
+    }
+
+    /// Returns the id in the row, if its lease has not run out.
+    pub fn holder(&self, lease: Duration, read_at: Timestamp) -> Option<&str> {
+        self.taken_until(lease, read_at)?;
+        self.writer.id().filter(|_| !self.is_released())
+    }
+
     /// Returns since when, or from when, the row has protected nobody by its own lease, and `lease` where
     /// it tells none: a grace doesn't count as vacant.
     pub fn vacant_since(&self, lease: Duration) -> Timestamp {

@@ -18,7 +18,7 @@ use crate::lock::handle::Spindle;
 use crate::lock::lead_options::TaskResult;
 use crate::lock::supervisor::task_failed;
 use crate::lock::work::{self, Ended, Orders, Why};
-use crate::runloop::{JobRows, RowRole, SlotSeen, WaitMode};
+use crate::runloop::{JobRows, SlotSeen, WaitMode};
 use crate::settings::Settings;
 use crate::store::{REQUEST_LIMIT, Table};
 use crate::system::random;
@@ -77,9 +77,9 @@ impl Supervisor {
             }
             // By an instance of its own each time, which knows nothing of a term that was lost.
             self.rows.anew();
-            let role = RowRole::Job(Arc::clone(&self.rows));
+            let role: Arc<JobRows> = Arc::clone(&self.rows);
             let settings = Ok((*self.settings).clone());
-            let lock = Spindle::in_role(Arc::clone(&self.table), settings, role);
+            let lock = Spindle::in_role(Arc::clone(&self.table), settings, Some(role));
             let decides = |seen: &SlotSeen| self.ends_the_wait(seen);
             let seen = tokio::select! {
                 biased;
@@ -276,7 +276,7 @@ impl Supervisor {
             let running = (task.lock().unwrap_or_else(PoisonError::into_inner))(run);
             running.await
         };
-        let running = work::run(guard, &orders, self.settings.stop_limit, work);
+        let running = work::run(guard, &orders, work);
         tokio::select! {
             ended = running => ended,
             never = over => never,

@@ -7,9 +7,9 @@ use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use rand::RngExt as _;
-use spindle::fleet::{Member, RwLock, Semaphore, Shard};
 use spindle::{CancellationToken, Database, Ddl, LockTable, Spindle};
 use spindle_emulator::Emulator;
+use spindle_fleet::{Member, RwLock, Semaphore, Shard};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
@@ -198,12 +198,12 @@ pub async fn contend(common: &Common, id: &str, lease: Duration) -> Result<ExitC
     }
     let ranked = table.lock(RANKED).id(id).lease(lease).by_rank(rank(id)).preempt().build()?;
     running.push(ranked.run(cancel.clone()));
-    let member = table.member(GROUP).id(id).lease(lease).build()?;
-    let semaphore = table.semaphore(PERMITS.0, PERMITS.1).id(id).lease(lease).build()?;
+    let member = Member::new(&table, GROUP).id(id).lease(lease).build()?;
+    let semaphore = Semaphore::new(&table, PERMITS.0, PERMITS.1).id(id).lease(lease).build()?;
     let mut work = JoinSet::new();
     work.spawn(share(member, cancel.clone()));
     work.spawn(call(semaphore, cancel.clone()));
-    let catalogue = table.rw_lock(READ_AND_WRITTEN).id(id).lease(lease).build()?;
+    let catalogue = RwLock::new(&table, READ_AND_WRITTEN).id(id).lease(lease).build()?;
     work.spawn(read_and_write(catalogue, cancel.clone()));
     let mut byte = [0];
     let mut stdin = tokio::io::stdin();

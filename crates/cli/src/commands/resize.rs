@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde::Serialize;
-use spindle::fleet::ShardCount;
+use spindle_fleet::ShardCount;
 
 use crate::arguments::Resize;
 use crate::confirm::confirm;
@@ -23,7 +23,7 @@ struct Moved<'a> {
 /// Reads the count of these shards, `GROUP/NAME`, if any is named.
 pub async fn count(place: &Place, name: &str) -> Result<Option<ShardCount>> {
     let (group, shards) = parts(name)?;
-    Ok(place.locks.shard_count(group, shards).await?)
+    Ok(ShardCount::read(&place.locks, group, shards).await?)
 }
 
 /// Moves the shards, `GROUP/NAME`, to another count.
@@ -31,14 +31,14 @@ pub async fn resize(place: &Place, out: &Output, name: &str, resize: &Resize) ->
     let Resize { resize: to, confirmation } = resize;
     let to = to.unwrap_or_default();
     let (group, shards) = parts(name)?;
-    let Some(count) = place.locks.shard_count(group, shards).await? else {
+    let Some(count) = ShardCount::read(&place.locks, group, shards).await? else {
         let text = format!("shards `{name}`: no member has shared them yet");
         return Err(Failure::new(Code::No, text).cure("`spindle shards` lists those there are"));
     };
     let stops = "All of its shards stop before any of the new ones starts.";
     let name = printable(name);
     confirm(confirmation, &format!("Move `{name}` to {to} shards? It shares {count}. {stops}"))?;
-    let act = place.locks.resize_shards(group, shards, to);
+    let act = ShardCount::resize(&place.locks, group, shards, to);
     let moved = act.await.map_err(|error| {
         let is_unknown = error.is_outcome_unknown();
         let failure = Failure::from(error);

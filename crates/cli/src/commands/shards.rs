@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Serialize;
-use spindle::fleet::ShardCount;
+use spindle_fleet::ShardCount;
 use spindle_protocol::Timestamp;
 use spindle_protocol::fleet::{Declaration, Join, SHARDS_MAX, counts_from, usual_settling};
 

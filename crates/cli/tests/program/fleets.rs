@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use spindle::{CancellationToken, Database, LockTable};
+use spindle_fleet::{Member, RwLock, Semaphore};
 use tokio::time::timeout;
 
 use crate::big_table;
@@ -17,15 +18,16 @@ const LEASE: Duration = Duration::from_secs(120);
 
 /// A fleet of one member with eight shards, a permit that is used, and a lock that somebody reads
 /// while somebody waits to write.
-pub async fn fleet(world: &World) -> (CancellationToken, spindle::fleet::Permit) {
+pub async fn fleet(world: &World) -> (CancellationToken, spindle_fleet::Permit) {
     let cancel = CancellationToken::new();
-    let member = world.table.member("orders").id("node-1").lease(LEASE).info("http://10.0.0.7");
+    let member =
+        Member::new(&world.table, "orders").id("node-1").lease(LEASE).info("http://10.0.0.7");
     let member = member.build().unwrap();
     tokio::spawn(member.run(cancel.clone()));
     let (shards, end) = (member.shards("emails", SHARDS), cancel.clone());
-    let task = |shard: spindle::fleet::Shard| async move { shard.cancelled().await };
+    let task = |shard: spindle_fleet::Shard| async move { shard.cancelled().await };
     tokio::spawn(async move { shards.run(end, task).await });
-    let semaphore = world.table.semaphore("api", 3).lease(LEASE).build().unwrap();
+    let semaphore = Semaphore::new(&world.table, "api", 3).lease(LEASE).build().unwrap();
     let permit = semaphore.acquire().await.unwrap();
     let now = world.emulator.clock().now();
     let row = |name, id| big_table::held_row(now, name, id, None);
@@ -117,7 +119,7 @@ async fn a_writer_waits_while_anybody_reads_and_writes_then() {
     let process = |id| {
         let endpoint = world.emulator.endpoint();
         let table = LockTable::new(Database::at(endpoint, DATABASE), "locktable");
-        table.rw_lock("jobs").id(id).lease(LEASE).build().unwrap()
+        RwLock::new(&table, "jobs").id(id).lease(LEASE).build().unwrap()
     };
     let (reader, writer) = (process("node-3"), process("node-2"));
     let readers = async || world.json(&["readers", "jobs"]).await;

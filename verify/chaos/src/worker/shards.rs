@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use spindle::CancellationToken;
-use spindle::fleet::{Shard, Shards};
+use spindle_fleet::Member;
+use spindle_fleet::{Shard, Shards};
 use tokio::time::timeout;
 
 use super::claims::say_who_holds;
@@ -17,7 +18,8 @@ impl Worker {
     /// Takes part until it is told to leave. A member that resigns takes part no more, and at once
     /// again.
     pub(super) async fn share(mut self, count: usize) -> Result<(), Failure> {
-        let member = self.table.member(GROUP).id(&*self.id).lease(self.target.lease()).build()?;
+        let member =
+            Member::new(&self.table, GROUP).id(&*self.id).lease(self.target.lease()).build()?;
         let holders = Holders::new(count, &self.journal);
         say_who_holds(holders.clone(), Arc::clone(&self.journal));
         let cancel = CancellationToken::new();

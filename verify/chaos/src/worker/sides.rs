@@ -5,8 +5,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle::fleet::{ReadGuard, RwLock, WriteGuard};
 use spindle::{CancellationToken, Term};
+use spindle_fleet::{ReadGuard, RwLock, WriteGuard};
 use tokio::time::sleep;
 
 use super::Worker;
@@ -26,7 +26,8 @@ const WRITERS_PAUSE: (u64, u64) = (500, 4_000);
 impl Worker {
     /// Takes turns until it is told to leave. A worker that resigns ends its turn early.
     pub(super) async fn take_turns(mut self) -> Result<(), Failure> {
-        let lock = self.table.rw_lock(GROUP).id(&*self.id).lease(self.target.lease()).build()?;
+        let lock =
+            RwLock::new(&self.table, GROUP).id(&*self.id).lease(self.target.lease()).build()?;
         let side = self.target.side(&self.id).ok_or("the worker is on no side")?;
         let holders = Holders::new(self.target.count(), &self.journal);
         say_who_holds(holders.clone(), Arc::clone(&self.journal));

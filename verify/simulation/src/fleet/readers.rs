@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt as _;
-use spindle::fleet::{ReadGuard, RwLock, WriteGuard};
 use spindle::testing::Clock;
 use spindle::{LockTable, Term};
+use spindle_fleet::{ReadGuard, RwLock, WriteGuard};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -51,7 +51,7 @@ impl Got {
 impl Slot {
     /// Reads and writes for as long as the fault phase lasts. A caller that waits then waits on.
     pub(super) async fn read_and_write(self: &Arc<Slot>, life: &Life, table: &LockTable) {
-        let lock = self.build(table.rw_lock(NAME));
+        let lock = self.build(RwLock::new(table, NAME));
         let mut callers = JoinSet::new();
         for _ in 0..=self.world.plan.callers {
             let (slot, life, lock) = (Arc::clone(self), life.clone(), lock.clone());
@@ -147,7 +147,7 @@ async fn all_served(world: &FleetWorld) -> Judged {
 
 async fn a_waiting_writer_stops_readers(world: &Arc<FleetWorld>, slots: &[Arc<Slot>]) -> Judged {
     let handle = |line: usize| {
-        let lock = world.table(line).rw_lock(NAME).id(format!("late-{line}"));
+        let lock = RwLock::new(world.table(line), NAME).id(format!("late-{line}"));
         let lock = lock.lease(world.plan.lease).poll_interval(world.plan.poll);
         let lock = lock.clock(Clock::runtime()).build();
         lock.expect("the plan is valid")

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle::fleet::plan;
+use spindle_fleet::Members;
+use spindle_fleet::plan;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -330,7 +331,7 @@ fn steady(world: &FleetWorld, members: u64) -> u64 {
 async fn members_are_told(world: &FleetWorld, slots: &[Arc<Slot>]) -> Judged {
     // Rows of those that crashed count until their leases are over.
     sleep(world.plan.lease * 2).await;
-    let told = world.tools_table().members("fleet").list().await;
+    let told = Members::new(world.tools_table(), "fleet").list().await;
     let told = told.map_err(|error| (Invariant::I5, error.to_string()))?;
     let told: Vec<_> = told.into_iter().map(|member| member.id).collect();
     let mut ids: Vec<_> = slots.iter().map(|slot| slot.id.clone()).collect();

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::RngExt as _;
-use spindle::fleet::{Builder, Member, Semaphore, Shard};
 use spindle::{CancellationToken, LockTable, Term, simulation};
+use spindle_fleet::{Builder, Member, Semaphore, Shard};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -149,9 +149,9 @@ impl Slot {
 
     async fn share_and_call(self: &Arc<Slot>, life: &Life, table: &LockTable) {
         let plan = &self.world.plan;
-        let member = table.member("fleet").info("its address").stop_limit(plan.stop_limit());
+        let member = Member::new(table, "fleet").info("its address").stop_limit(plan.stop_limit());
         let member = self.build(member);
-        let semaphore = self.build(table.semaphore("permits", plan.permits));
+        let semaphore = self.build(Semaphore::new(table, "permits", plan.permits));
         let mut callers = JoinSet::new();
         for _ in 0..plan.callers {
             let (slot, life, semaphore) = (Arc::clone(self), life.clone(), semaphore.clone());
@@ -183,7 +183,9 @@ impl Slot {
             match shards.run(life.cancel.clone(), task.clone()).await {
                 Ok(()) => break,
                 // It was moved twice since.
-                Err(error) if error.is_other_count() => sleep(self.world.plan.poll).await,
+                Err(error) if spindle_fleet::is_other_count(&error) => {
+                    sleep(self.world.plan.poll).await
+                }
                 Err(error) => {
                     self.world.fail(Invariant::I5, format!("{} shares no more: {error}", self.id));
                     break;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 use spindle::{LockTable, Term, simulation};
+use spindle_fleet::ShardCount;
 use spindle_judge::Outcome;
 use spindle_protocol::fleet::CountNamed;
 use spindle_protocol::line::id_of;
@@ -188,7 +189,7 @@ impl FleetWorld {
     /// Moves the group to another count of shards; false if that was refused, or nobody knows.
     pub(super) async fn resize(&self, count: usize) -> bool {
         self.tell(&format!("moves to {count} shards"));
-        let resize = self.tools_table().resize_shards("fleet", "work", count);
+        let resize = ShardCount::resize(self.tools_table(), "fleet", "work", count);
         matches!(timeout(self.plan.lease, resize).await, Ok(Ok(_)))
     }
 

@@ -7,15 +7,16 @@ use spindle_protocol::LEASE_MAX;
 use spindle_protocol::fleet::SHARDS_MAX;
 use tokio_util::sync::CancellationToken;
 
-use super::controller::{Controller, Sharing};
-use super::member::Member;
-use super::shard::Shard;
-use super::shards_view::ShardEvents;
-use crate::error::Result;
-use crate::lock::{TaskResult, joined};
+use spindle::Result;
+use spindle::TaskResult;
+use spindle::rows::runtime;
+use spindle::task::joined;
+
+use crate::controller::{Controller, Sharing};
+use crate::member::Member;
 use crate::names::check_part;
-use crate::settings::check_limit;
-use crate::system::runtime;
+use crate::shard::Shard;
+use crate::shards_view::ShardEvents;
 
 const WEIGHT_MAX: u32 = 1_000;
 
@@ -28,7 +29,7 @@ impl Member {
     /// The first member of a new group writes its count into a row of its own. All others go by
     /// that row, whoever lives and whatever outage there was. The `run` of a member that names another
     /// count fails, unless that one was the count before the last move. To move a fleet to another
-    /// count, call [`LockTable::resize_shards`](crate::LockTable::resize_shards).
+    /// count, call [`ShardCount::resize`](crate::ShardCount::resize).
     pub fn shards(&self, name: impl Into<String>, count: usize) -> Shards {
         Shards(Sharing {
             member: self.clone(),
@@ -61,11 +62,12 @@ impl Shards {
     ///
     /// ```
     /// # use spindle::{Database, LockTable};
+    /// # use spindle_fleet::Member;
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let table = LockTable::new("projects/p/instances/i/databases/d", "locktable");
-    /// let member = table.member("orders").id("orders-0").build()?;
+    /// let member = Member::new(&table, "orders").id("orders-0").build()?;
     /// let shards = member.shards("partitions", 60).restart_within(Duration::from_secs(30));
     /// # drop(shards);
     /// # Ok(())
@@ -91,11 +93,12 @@ impl Shards {
     ///
     /// ```
     /// # use spindle::{Database, LockTable};
+    /// # use spindle_fleet::Member;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let table = LockTable::new("projects/p/instances/i/databases/d", "locktable");
     /// // Of three members, this one works half of the shards.
-    /// let member = table.member("orders").id("large").build()?;
+    /// let member = Member::new(&table, "orders").id("large").build()?;
     /// let shards = member.shards("partitions", 60).weight(2);
     /// # drop(shards);
     /// # Ok(())
@@ -115,7 +118,8 @@ impl Shards {
     /// A clone that is kept beside [`run`](Shards::run) tells what that does:
     ///
     /// ```
-    /// use spindle::fleet::{Shard, ShardEvent};
+    /// use spindle_fleet::{Shard, ShardEvent};
+    /// use spindle_fleet::Member;
     /// use spindle::{CancellationToken, Database, Ddl, LockTable};
     /// # use spindle_emulator::Emulator;
     ///
@@ -125,7 +129,7 @@ impl Shards {
     /// # let emulator = Emulator::start().await?;
     /// # emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await?;
     /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
-    /// let shards = table.member("orders").id("node-1").build()?.shards("partitions", 4);
+    /// let shards = Member::new(&table, "orders").id("node-1").build()?.shards("partitions", 4);
     /// let (mut events, cancel) = (shards.events(), CancellationToken::new());
     /// let sharing = tokio::spawn({
     ///     let (shards, cancel) = (shards.clone(), cancel.clone());
@@ -168,14 +172,14 @@ impl Shards {
     ///
     /// For each shard that this member gets, `task` is called, and the future that it returns is run
     /// as a task of its own. Each shard is an ordinary lock: the task has it under a term, and may
-    /// work until [`cancelled`](crate::Term::cancelled).
+    /// work until [`cancelled`](spindle::Term::cancelled).
     ///
     /// # Promises
     ///
     /// - At most one task of a shard is at work, by the rules of every lock. It is told to stop before
     ///   its term expires, and aborted if it doesn't. Code that blocks its thread can't be aborted.
     /// - Shares of equal [`weight`](Shards::weight) differ by at most one shard once nothing changes, and
-    ///   a join moves only what the joiner gets. [`plan`](crate::fleet::plan) says who gets what.
+    ///   a join moves only what the joiner gets. [`plan`](crate::plan) says who gets what.
     /// - A member that joins gets its shards by name. The task is told to stop and ends; then the
     ///   shard is released for its new owner alone. Nobody else takes it for two polls.
     /// - The shards of a member that crashed run elsewhere once its lease is over.
@@ -184,7 +188,7 @@ impl Shards {
     ///
     /// Each member reads the rows of all members and shards at every poll, in one request, and makes
     /// the same plan of them. A leave counts at once. A join counts after three times the default
-    /// [`poll_interval`](crate::LockBuilder::poll_interval) of its lease. Where no live member counts, all
+    /// [`poll_interval`](spindle::LockBuilder::poll_interval) of its lease. Where no live member counts, all
     /// do, once the first of them has been there for one. A member hands over at once what it has too
     /// many, and the next owner's next poll takes it. A hand-over of unknown outcome leaves the shard
     /// alone until the lease is over, at most.
@@ -201,15 +205,17 @@ impl Shards {
     /// member then leaves the shard to others, for a pause that doubles from 1 s to 10 min. A shard
     /// that its planned owner leaves alone for two polls goes to another member. The same holds for a task
     /// that returns an **error**, which is logged. But an error, or a cause of it, that says that the
-    /// shard's term is over ([`is_fenced`](crate::is_fenced)) is a loss and no failure: there is no
+    /// shard's term is over ([`is_fenced`](spindle::is_fenced)) is a loss and no failure: there is no
     /// pause. So a task may use `?` on each fenced write.
     ///
     /// All the tasks of a process share its heartbeats and polls with every other lock of the same
-    /// [`LockTable`](crate::LockTable). The member's row in the group is another thing: run
+    /// [`LockTable`](spindle::LockTable). The member's row in the group is another thing: run
     /// [`Member::run`], too, if it is to be seen by [`Member::members`].
     ///
     /// ```
-    /// use spindle::{CancellationToken, Database, Ddl, LockTable, fleet::Shard};
+    /// use spindle::{CancellationToken, Database, Ddl, LockTable};
+    /// use spindle_fleet::Member;
+    /// use spindle_fleet::Shard;
     /// # use spindle_emulator::Emulator;
     /// # use std::time::Duration;
     ///
@@ -219,7 +225,7 @@ impl Shards {
     /// # let emulator = Emulator::start().await?;
     /// # emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await?;
     /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
-    /// let member = table.member("orders").id("node-1").lease(Duration::from_secs(1)).build()?;
+    /// let member = Member::new(&table, "orders").id("node-1").lease(Duration::from_secs(1)).build()?;
     /// let (started, mut at_work) = tokio::sync::mpsc::unbounded_channel();
     /// let cancel = CancellationToken::new();
     /// let (shards, stop) = (member.shards("partitions", 4), cancel.clone());
@@ -245,11 +251,11 @@ impl Shards {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for settings that can't work.
-    /// [`is_other_count`](crate::Error::is_other_count) if the group shares another count of these
+    /// [`is_config`](spindle::Error::is_config) for settings that can't work.
+    /// [`is_other_count`](spindle::Error::is_other_count) if the group shares another count of these
     /// shards when `run` begins; a `run` that goes on follows each move.
     ///
-    /// [`is_unstoppable`](crate::Error::is_unstoppable) if a task
+    /// [`is_unstoppable`](spindle::Error::is_unstoppable) if a task
     /// could not be stopped when `run` ended. Outages are no errors: each shard is kept for as long
     /// as its own lease can be renewed. `run` waits for a table that is missing, too, and logs that each
     /// minute.
@@ -292,8 +298,9 @@ impl Shards {
     fn check(&self) -> Result<()> {
         let Sharing { member, name, count, restart, weight, .. } = &self.0;
         check_part("shards", name)?;
-        if let Some(limit) = *restart {
-            check_limit("restart within", limit, LEASE_MAX).map_err(|rule| member.refuse(rule))?;
+        if let Some(limit) = restart.filter(|limit| limit.is_zero() || *limit > LEASE_MAX) {
+            let rule = format!("more than zero and at most {LEASE_MAX:?}");
+            return Err(member.refuse(format!("restart within {limit:?}; {rule}")));
         }
         if restart.is_some() && !member.is_named() {
             return Err(member.refuse(

@@ -11,13 +11,12 @@ use spindle_protocol::{Succession, Timestamp};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::count_row::CountRow;
-use super::shards_view::{ShardEvent, ShardsView};
-use crate::error::{Error, Kind, Result, TaskError};
-use crate::lock::{self, Ended, Guard, Orders, Spindle, Why};
-use crate::settings::LockBuilder;
-use crate::term::{Term, say};
-use crate::token::FencingToken;
+use spindle::task::{self, Ended, Orders, TaskError, Why};
+use spindle::{Error, FencingToken, Guard, LockBuilder, Result, Spindle, Term};
+
+use crate::count_row::CountRow;
+use crate::log::say;
+use crate::shards_view::{ShardEvent, ShardsView};
 
 /// A shard that this member has, given to its task. Cheap to clone.
 ///
@@ -57,7 +56,7 @@ impl Deref for Shard {
 
 /// One shard's work in this member, as the member sees it.
 #[derive(Clone, Debug)]
-pub(super) struct TaskHandle {
+pub(crate) struct TaskHandle {
     number: usize,
     view: Arc<ShardsView>,
     /// Set once the shard was won.
@@ -69,7 +68,7 @@ pub(super) struct TaskHandle {
 }
 
 impl TaskHandle {
-    pub(super) fn new(number: usize, view: &Arc<ShardsView>) -> TaskHandle {
+    pub(crate) fn new(number: usize, view: &Arc<ShardsView>) -> TaskHandle {
         TaskHandle {
             number,
             view: Arc::clone(view),
@@ -79,7 +78,7 @@ impl TaskHandle {
         }
     }
 
-    pub(super) fn part(&self) -> Part {
+    pub(crate) fn part(&self) -> Part {
         if self.leave.is_cancelled() {
             Part::Leaving
         } else if self.has_it.load(Ordering::Acquire) {
@@ -89,12 +88,12 @@ impl TaskHandle {
         }
     }
 
-    pub(super) fn is_leaving(&self) -> bool {
+    pub(crate) fn is_leaving(&self) -> bool {
         self.leave.is_cancelled()
     }
 
     /// Has the task stopped, and the shard released then.
-    pub(super) fn leave(&self, next: Succession) {
+    pub(crate) fn leave(&self, next: Succession) {
         if self.part() == Part::Working {
             let to = next.writer().successor_id().map(str::to_string);
             self.view.tell(ShardEvent::GivingUp { shard: self.number, to });
@@ -138,11 +137,11 @@ impl Drop for Gained {
 }
 
 /// The result of a shard's task.
-pub(super) type Outcome = Result<(), TaskError>;
+pub(crate) type Outcome = Result<(), TaskError>;
 
 /// How a shard's work in this member ended.
 #[derive(Debug)]
-pub(super) enum Finished {
+pub(crate) enum Finished {
     /// It was given up as it was told, or lost, or never won.
     Gone,
     /// The attempt to take it failed: nobody knows if this member may have it.
@@ -154,24 +153,24 @@ pub(super) enum Finished {
 }
 
 /// The work on one shard, from the attempt to take it to its release.
-pub(super) struct Worker {
-    pub(super) number: usize,
+pub(crate) struct Worker {
+    pub(crate) number: usize,
     /// The token of the row of the count by which the shard is taken.
-    pub(super) taken_by: Timestamp,
-    pub(super) count_row: Arc<CountRow>,
-    pub(super) lock: LockBuilder,
-    pub(super) handle: TaskHandle,
+    pub(crate) taken_by: Timestamp,
+    pub(crate) count_row: Arc<CountRow>,
+    pub(crate) lock: LockBuilder,
+    pub(crate) handle: TaskHandle,
     /// The member's own cancellation.
-    pub(super) cancel: CancellationToken,
+    pub(crate) cancel: CancellationToken,
     /// Fired when the member leaves.
-    pub(super) over: CancellationToken,
+    pub(crate) over: CancellationToken,
     /// Fired when nobody waits for the member any more.
-    pub(super) dropped: CancellationToken,
+    pub(crate) dropped: CancellationToken,
 }
 
 impl Worker {
     /// Takes the shard if it is free, and works it for as long as this member has it.
-    pub(super) async fn work<F, Fut>(self, task: Arc<F>) -> Finished
+    pub(crate) async fn work<F, Fut>(self, work: Arc<F>) -> Finished
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Outcome> + Send + 'static,
@@ -202,12 +201,11 @@ impl Worker {
             ..Orders::default()
         };
         // A panic before there is a future must not take the worker along.
-        let work = move |term| async move { task(Shard { number, count, term }).await };
+        let work = move |term| async move { work(Shard { number, count, term }).await };
         let began = Instant::now();
-        let stop_limit = lock.settings().map(|settings| settings.stop_limit).unwrap_or_default();
-        let ended = lock::run(&guard, &orders, stop_limit, work).await;
+        let ended = task::run(&guard, &orders, work).await;
         let is_lost = match &ended {
-            Ended::Returned(Err(error)) => is_of_lost_term(&guard, error),
+            Ended::Returned(Err(error)) => guard.is_ended_by(&**error),
             ended => matches!(ended, Ended::Stopped(Why::Lost, _) | Ended::Unstoppable(..)),
         };
         // A loss is told at once, what is given up once it is released.
@@ -247,12 +245,12 @@ impl Worker {
         match ended {
             Ended::Stopped(Why::Lost, _) => Finished::Gone,
             Ended::Stopped(_, returned) => {
-                lock::say_dropped(&guard, returned);
+                task::say_dropped(&guard, returned);
                 self.give_up(guard, lock).await
             }
             // It watches the member's own cancellation, of which it is told here a little later.
             Ended::Returned(returned) if self.cancel.is_cancelled() => {
-                lock::say_dropped(&guard, Some(returned));
+                task::say_dropped(&guard, Some(returned));
                 self.handle.leave.cancelled().await;
                 self.give_up(guard, lock).await
             }
@@ -269,15 +267,15 @@ impl Worker {
                 guard.release().await;
                 Finished::Failed(ran)
             }
-            Ended::Unstoppable(_, task) => {
+            Ended::Unstoppable(_, running) => {
                 guard.lapse().await;
                 // The next task of this shard here starts after this one.
                 tokio::select! {
                     biased;
-                    _ = task => return Finished::Failed(ran),
+                    _ = running => return Finished::Failed(ran),
                     () = self.over.cancelled() => {}
                 }
-                Finished::Unstoppable(Error::new(Kind::Unstoppable { lock: name.to_string() }))
+                Finished::Unstoppable(Error::unstoppable(name))
             }
         }
     }
@@ -293,15 +291,11 @@ impl Worker {
     }
 }
 
-fn is_of_lost_term(guard: &Guard, error: &TaskError) -> bool {
-    Error::is_of_lost_term(&**error, guard.lock(), guard.token())
-}
-
 /// Gives the shard to others after an error of its task.
 async fn failed(guard: Guard, source: TaskError, ran: Duration) -> Finished {
     let (lock, token) = (guard.lock().to_string(), guard.token());
     let id = guard.instance().id().to_string();
-    let Some(error) = lock::released_after_error(guard, source).await else {
+    let Some(error) = task::released_after_error(guard, source).await else {
         return Finished::Gone;
     };
     say(|| tracing::warn!(lock, id, %token, ?ran, %error, "a shard's task failed"));

@@ -8,8 +8,9 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use crate::runloop::Meter;
-use crate::token::FencingToken;
+use spindle::FencingToken;
+
+use crate::metrics::Meter;
 
 /// So many events a reader may be behind.
 const EVENTS_MAX: usize = 1_024;
@@ -79,7 +80,7 @@ impl ShardEvents {
 
 /// The last known state, shared by the clones of one [`Shards`](super::Shards).
 #[derive(Debug)]
-pub(super) struct ShardsView {
+pub(crate) struct ShardsView {
     state: Mutex<State>,
     events: broadcast::Sender<ShardEvent>,
 }
@@ -100,24 +101,24 @@ impl Default for ShardsView {
 }
 
 impl ShardsView {
-    pub(super) fn mine(&self) -> Vec<usize> {
+    pub(crate) fn mine(&self) -> Vec<usize> {
         self.state().mine.iter().copied().collect()
     }
 
-    pub(super) fn owners(&self) -> Vec<Option<String>> {
+    pub(crate) fn owners(&self) -> Vec<Option<String>> {
         self.state().owners.clone()
     }
 
-    pub(super) fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         self.state().is_settled
     }
 
-    pub(super) fn events(&self) -> ShardEvents {
+    pub(crate) fn events(&self) -> ShardEvents {
         ShardEvents(self.events.subscribe())
     }
 
     /// Tells an event, and notes what it changes.
-    pub(super) fn tell(&self, event: ShardEvent) {
+    pub(crate) fn tell(&self, event: ShardEvent) {
         let mut state = self.state();
         match event {
             ShardEvent::Gained { shard, .. } => drop(state.mine.insert(shard)),
@@ -131,7 +132,7 @@ impl ShardsView {
     }
 
     /// Takes note of a poll.
-    pub(super) fn polled(&self, view: &View) {
+    pub(crate) fn polled(&self, view: &View) {
         let owner = |state: &ShardState| match state {
             ShardState::Held { by, .. } => by.clone(),
             ShardState::Vacant | ShardState::Promised { .. } => None,
@@ -140,7 +141,7 @@ impl ShardsView {
     }
 
     /// Takes note of what was decided by it: all shards are settled, or they aren't.
-    pub(super) fn settles(&self, is_settled: bool, meter: &Meter) {
+    pub(crate) fn settles(&self, is_settled: bool, meter: &Meter) {
         let mut state = self.state();
         let was_settled = std::mem::replace(&mut state.is_settled, is_settled);
         let now = Instant::now();
@@ -155,7 +156,7 @@ impl ShardsView {
     }
 
     /// Forgets what a poll showed: nobody polls any more.
-    pub(super) fn ended(&self) {
+    pub(crate) fn ended(&self) {
         let mut state = self.state();
         (state.owners, state.is_settled, state.unsettled_since) = (Vec::new(), false, None);
     }

@@ -1,22 +1,21 @@
 //! Many readers or one writer.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use spindle_protocol::rw::Reader;
 use tokio::time::{Instant, timeout};
 
-use super::rw_guards::{ReadGuard, Reading, WriteGuard};
-use crate::batch::Columns;
-use crate::error::Result;
-use crate::lock::{Acquire, Spindle, within};
-use crate::names::{check_part, gate_key, readers_prefix, subject, write_lock_key};
-use crate::runloop::{ReaderRow, ReadersPlace, RowRole};
-use crate::settings::{LockBuilder, Settings};
-use crate::store::Table;
-use crate::store::membership::{poll, search_and_tidy, taken_until, tidy_pause};
-use crate::system::{random, runtime};
+use spindle::rows::{self, Rows, runtime};
+use spindle::{Acquire, LockBuilder, LockTable, Result, Spindle};
+
+use crate::builder::{Builder, Settings};
+use crate::names::{check_part, gate_key, readers_prefix, write_lock_key};
+use crate::rw_guards::{ReadGuard, Reading, Reads, WriteGuard};
+use crate::rw_roles::{ReaderRow, ReadersPlace};
+use crate::rw_write::Writer;
+use crate::tidy::{search_and_tidy, tidy_pause};
 
 /// How long a search for the rows of readers long gone may take.
 const TIDY_LIMIT: Duration = Duration::from_secs(1);
@@ -40,7 +39,7 @@ const TIDY_LIMIT: Duration = Duration::from_secs(1);
 ///   to begin. So nobody waits for longer than the turns of those before it take.
 /// - The callers of one handle and its clones have their turns in the order of their calls. Readers
 ///   between two writers read together. A writer begins its turn once nobody reads by the same
-///   [`LockTable`](crate::LockTable), and lets readers pass until then: who reads may read once more.
+///   [`LockTable`](spindle::LockTable), and lets readers pass until then: who reads may read once more.
 ///
 /// # Not promised
 ///
@@ -54,6 +53,7 @@ const TIDY_LIMIT: Duration = Duration::from_secs(1);
 ///
 /// ```
 /// use spindle::{Database, Ddl, LockTable};
+/// use spindle_fleet::RwLock;
 /// # use spindle_emulator::Emulator;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -62,7 +62,7 @@ const TIDY_LIMIT: Duration = Duration::from_secs(1);
 /// # let emulator = Emulator::start().await?;
 /// # emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await?;
 /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
-/// let catalogue = table.rw_lock("catalogue").build()?;
+/// let catalogue = RwLock::new(&table, "catalogue").build()?;
 /// let one = catalogue.read().await?;
 /// let other = catalogue.read().await?;
 /// assert!(catalogue.try_write().await?.is_none());
@@ -77,38 +77,61 @@ const TIDY_LIMIT: Duration = Duration::from_secs(1);
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct RwLock(pub(super) Arc<Inner>);
+pub struct RwLock(pub(crate) Arc<Inner>);
 
-pub(super) struct Inner {
-    pub(super) table: Arc<Table>,
-    name: String,
-    /// The beginning of the keys of the readers' rows, and of the write lock's.
-    pub(super) readers: String,
-    /// The gate's, and the write lock's.
-    pub(super) settings: Settings,
-    pub(super) write_lock: Settings,
+pub(crate) struct Inner {
+    pub(crate) table: String,
+    pub(crate) name: String,
+    pub(crate) id: String,
+    pub(crate) lease: Duration,
+    /// Those of all readers, and of the write lock.
+    pub(crate) rows: Rows,
+    /// The key of the gate, and the settings of its row and of the write lock's.
+    pub(crate) key: String,
+    pub(crate) gate: LockBuilder,
+    pub(crate) write_lock: LockBuilder,
     lock: LockBuilder,
     /// Has the callers of a handle and its clones come in their order. A reader leaves it once it
     /// reads, a writer once it has written: one of the writers polls for all.
-    pub(super) queue: Arc<tokio::sync::RwLock<()>>,
+    pub(crate) queue: Arc<tokio::sync::RwLock<()>>,
     place: Arc<ReadersPlace>,
+    /// The read guards of all handles of the table.
+    pub(crate) reads: Arc<Reads>,
     /// When to search for the rows of readers long gone.
     tidy_at: Mutex<Instant>,
 }
 
 impl RwLock {
-    pub(crate) fn new(name: String, mut lock: LockBuilder) -> Result<RwLock> {
+    /// Begins to describe a lock that many may read under, or one may write under.
+    ///
+    /// The rules for names are those of a [group](crate::Member::new). A lock by
+    /// [`LockTable::lock`] of the same name is another lock.
+    pub fn new(table: &LockTable, name: impl Into<String>) -> Builder<RwLock> {
+        Builder::new(table, name, RwLock::build)
+    }
+
+    fn build(settings: Settings) -> Result<RwLock> {
+        let Settings { table, name, mut lock, info } = settings;
         check_part("readers and writers' lock", &name)?;
         let id = lock.fix_id();
         check_part("id of a reader or writer", &id)?;
-        let settings = lock.for_row(gate_key(&name)).settings()?;
-        let write_lock = lock.for_row(write_lock_key(&name)).settings()?;
+        if let Some(info) = info {
+            lock = lock.info(info);
+        }
+        let (gate, write_lock) = (lock.row(gate_key(&name)), lock.row(write_lock_key(&name)));
+        let timing = gate.timing()?;
+        write_lock.timing()?;
+        let rows = table.rows().prefix(readers_prefix(&name));
         Ok(RwLock(Arc::new(Inner {
-            table: Arc::clone(&lock.table),
-            readers: readers_prefix(&name),
+            table: table.name().to_string(),
+            key: gate_key(&name),
             name,
-            place: Arc::new(ReadersPlace::new(settings.timing.poll_interval)),
-            settings,
+            id,
+            lease: timing.lease,
+            place: Arc::new(ReadersPlace::new(timing.poll_interval)),
+            reads: rows.shared(),
+            rows,
+            gate,
             write_lock,
             lock,
             queue: Arc::default(),
@@ -116,11 +139,16 @@ impl RwLock {
         })))
     }
 
+    /// Returns the subject of its errors.
+    pub(crate) fn subject(&self) -> String {
+        format!("readers and writers' lock `{}`", self.0.name)
+    }
+
     /// Waits until nobody writes or waits to, and begins to read.
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) and [`is_schema`](crate::Error::is_schema), which only a change of
+    /// [`is_config`](spindle::Error::is_config) and [`is_schema`](spindle::Error::is_schema), which only a change of
     /// the set-up can mend. Outages are waited out.
     ///
     /// # Cancellation safety
@@ -129,11 +157,15 @@ impl RwLock {
     /// it.
     pub fn read(&self) -> Acquire<ReadGuard> {
         let this = self.clone();
-        Acquire::new(|limit| async move {
-            let (key, reader) = (&*this.0.settings.name, this.reader());
-            let trouble = || reader.published().health_record().last_cause();
-            within(limit, key, "try_read", this.read_by(&reader), trouble).await
-        })
+        let instance: Arc<OnceLock<Spindle>> = Arc::default();
+        let tried = Arc::clone(&instance);
+        let waiting = async move {
+            let reader = this.reader()?;
+            let reader = instance.get_or_init(|| reader);
+            this.read_by(reader).await
+        };
+        let trouble = move || tried.get()?.health().trouble.map(|trouble| trouble.error);
+        Acquire::new(&*self.0.key, "try_read", waiting, trouble)
     }
 
     /// Polls once, and begins to read if nobody writes or waits to; nothing otherwise, or if a writer
@@ -147,17 +179,17 @@ impl RwLock {
     ///
     /// As `read`.
     pub async fn try_read(&self) -> Result<Option<ReadGuard>> {
-        runtime(&subject(&self.0.settings.name))?;
+        runtime(&self.subject())?;
         let Ok(_turn) = self.0.queue.try_read() else { return Ok(None) };
         self.tidy_now_and_then().await;
-        let guard = self.reader().try_acquire().await?;
+        let guard = self.reader()?.try_acquire().await?;
         Ok(guard.map(|guard| ReadGuard::new(guard, self.reading())))
     }
 
     /// Stops new readers as soon as no other writes, waits until the others have finished, and begins
     /// to write.
     ///
-    /// Readers of this process, by the same [`LockTable`](crate::LockTable), go first, and new ones are
+    /// Readers of this process, by the same [`LockTable`](spindle::LockTable), go first, and new ones are
     /// stopped only when none of them is left. So readers that overlap without end keep a writer of their
     /// own process waiting: limit the wait by [`within`](Acquire::within).
     ///
@@ -177,10 +209,15 @@ impl RwLock {
     /// As `read`. Readers go on once the release has arrived.
     pub fn write(&self) -> Acquire<WriteGuard> {
         let this = self.clone();
-        Acquire::new(|limit| async move {
-            let (key, writer) = (&*this.0.settings.name, this.writer());
-            within(limit, key, "try_write", this.write_by(&writer), || writer.trouble()).await
-        })
+        let instances: Arc<OnceLock<Arc<Writer>>> = Arc::default();
+        let tried = Arc::clone(&instances);
+        let waiting = async move {
+            let writer = this.writer()?;
+            let writer = instances.get_or_init(|| writer);
+            this.write_by(writer).await
+        };
+        let trouble = move || tried.get()?.trouble();
+        Acquire::new(&*self.0.key, "try_write", waiting, trouble)
     }
 
     /// Polls once, and begins to write if nobody reads or writes. Returns nothing otherwise, or if a
@@ -196,20 +233,19 @@ impl RwLock {
     ///
     /// As `write`.
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
-        runtime(&subject(&self.0.settings.name))?;
+        runtime(&self.subject())?;
         if self.reads_here() {
             return Ok(None);
         }
         let Ok(turn) = Arc::clone(&self.0.queue).try_write_owned() else { return Ok(None) };
-        let Inner { table, settings, readers, .. } = &*self.0;
-        let found = poll(table, &[&settings.name], &[readers], Columns::ButInfo).await?;
-        let lease = settings.timing.lease;
-        if found.rows.iter().any(|full| taken_until(&full.row(), lease, found.read_at).is_some()) {
+        let Inner { rows, key, lease, .. } = &*self.0;
+        let found = rows.clone().key(&**key).read().await?;
+        if found.rows.iter().any(|full| full.row().taken_until(*lease, found.read_at).is_some()) {
             return Ok(None);
         }
-        let writer = self.writer();
+        let writer = self.writer()?;
         let Some(gate) = writer.gate.try_acquire().await? else { return Ok(None) };
-        let guard = self.write_lock(&writer, &gate).try_acquire().await?;
+        let guard = self.write_lock(&writer, &gate)?.try_acquire().await?;
         Ok(guard.map(|guard| WriteGuard::new(guard, gate, turn)))
     }
 
@@ -220,25 +256,22 @@ impl RwLock {
 
     /// Reads by this instance, in its turn among the callers of this handle.
     async fn read_by(&self, reader: &Spindle) -> Result<ReadGuard> {
-        runtime(&subject(&self.0.settings.name))?;
+        runtime(&self.subject())?;
         let _turn = self.0.queue.read().await;
         self.tidy_now_and_then().await;
         Ok(ReadGuard::new(reader.acquire().await?, self.reading()))
     }
 
     /// Returns an instance for a row that nobody has had.
-    fn reader(&self) -> Spindle {
-        let Inner { table, readers, settings, write_lock, lock, place, .. } = &*self.0;
-        let (id, lease) = (&settings.id, settings.timing.lease);
-        let key = format!("{readers}{id}-{:016x}", random::draw::<u64>());
-        let others = [settings.name.to_string(), write_lock.name.to_string()];
-        let row = ReaderRow::new(Reader::new(others, &**id, lease), Arc::clone(place));
-        let settings = lock.for_row(key).settings();
-        Spindle::in_role(Arc::clone(table), settings, RowRole::Reader(Arc::new(row)))
+    fn reader(&self) -> Result<Spindle> {
+        let Inner { name, id, key, lease, lock, place, .. } = &*self.0;
+        let own = format!("{}{id}-{:016x}", readers_prefix(name), rows::random());
+        let view = Reader::new([key.clone(), write_lock_key(name)], &**id, *lease);
+        lock.row(own).build_as(Arc::new(ReaderRow::new(view, Arc::clone(place))))
     }
 
     fn reading(&self) -> Reading {
-        Reading::new(&self.0.table, &self.0.settings.name)
+        Reading::new(&self.0.reads, &self.0.name)
     }
 
     /// Deletes the rows of readers that are long gone, now and then; a writer would delete them as
@@ -252,8 +285,7 @@ impl RwLock {
             }
             *tidy_at = now + tidy_pause();
         }
-        let Inner { table, readers, settings, .. } = &*self.0;
-        let tidying = search_and_tidy(table, readers, settings.timing.lease);
+        let tidying = search_and_tidy(&self.0.rows, self.0.lease);
         // For tidiness alone: it must not keep a reader waiting for long.
         // Boxed: it is seldom under way, and every `read` would keep room for it.
         let _ = timeout(TIDY_LIMIT, Box::pin(tidying)).await;
@@ -262,9 +294,9 @@ impl RwLock {
 
 impl fmt::Debug for RwLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { table, name, settings, .. } = &*self.0;
+        let Inner { table, name, id, .. } = &*self.0;
         let mut lock = f.debug_struct("RwLock");
-        lock.field("table", &table.name).field("name", name).field("id", &settings.id);
+        lock.field("table", table).field("name", name).field("id", id);
         lock.finish_non_exhaustive()
     }
 }

@@ -10,11 +10,11 @@ use spindle_protocol::{Moment, Row, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::system::random;
+use spindle::rows;
 
 /// One process's knowledge of a semaphore's permits. A cheap clone is the same pool.
 #[derive(Clone, Debug)]
-pub(super) struct Pool(Arc<PoolState>);
+pub(crate) struct Pool(Arc<PoolState>);
 
 #[derive(Debug)]
 struct PoolState {
@@ -47,27 +47,27 @@ struct PoolView {
 
 /// The permits as a poll shows them.
 #[derive(Debug)]
-pub(super) struct Sight {
-    pub(super) read_at: Timestamp,
+pub(crate) struct Sight {
+    pub(crate) read_at: Timestamp,
     /// For anybody.
-    pub(super) free: Vec<usize>,
+    pub(crate) free: Vec<usize>,
     /// For this process alone, for the time being.
-    pub(super) promised: Vec<usize>,
+    pub(crate) promised: Vec<usize>,
     /// Held, or promised to another process.
-    pub(super) taken: Vec<TakenPermit>,
+    pub(crate) taken: Vec<TakenPermit>,
 }
 
 /// One caller of this process that waits. Dropping it leaves the queue.
 #[derive(Debug)]
-pub(super) struct PermitCaller {
+pub(crate) struct PermitCaller {
     call: u64,
     pool: Pool,
 }
 
 /// A permit that one caller in this process tries or holds. Dropping it says that nobody does.
 #[derive(Debug)]
-pub(super) struct PermitSlot {
-    pub(super) number: usize,
+pub(crate) struct PermitSlot {
+    pub(crate) number: usize,
     pool: Pool,
 }
 
@@ -82,16 +82,15 @@ impl PoolView {
         }
         let is_wanted = |number: &&usize| !self.ours.contains(number);
         self.free = sight.free.iter().filter(is_wanted).copied().collect();
-        self.free
-            .sort_by_cached_key(|number| (self.lately.contains(number), random::draw::<u32>()));
+        self.free.sort_by_cached_key(|number| (self.lately.contains(number), rows::random()));
         self.free.extend(sight.promised.iter().filter(is_wanted));
     }
 }
 
 impl Pool {
     /// Returns the pool of this process, which polls so often.
-    pub(super) fn new(id: &str, poll: Duration) -> Pool {
-        let nonce = random::draw();
+    pub(crate) fn new(id: &str, poll: Duration) -> Pool {
+        let nonce = rows::random();
         let known = PoolView {
             free: Vec::new(),
             lately: BTreeSet::new(),
@@ -110,22 +109,22 @@ impl Pool {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn nonce(&self) -> u64 {
+    pub(crate) fn nonce(&self) -> u64 {
         self.0.nonce
     }
 
     /// Returns true if a release has promised the permit of this row to this process.
-    pub(super) fn is_promised(&self, row: &Row) -> bool {
+    pub(crate) fn is_promised(&self, row: &Row) -> bool {
         self.known().line.is_promised(row)
     }
 
     /// Takes note of a poll by a caller that only tries.
-    pub(super) fn seen(&self, sight: &Sight) {
+    pub(crate) fn seen(&self, sight: &Sight) {
         self.known().sees(sight);
     }
 
     /// Takes note of a poll for those that wait. Returns the place in line to take, if it is time for one.
-    pub(super) fn polled(&self, now: Moment, mut sight: Sight) -> Option<PermitMark> {
+    pub(crate) fn polled(&self, now: Moment, mut sight: Sight) -> Option<PermitMark> {
         let mut known = self.known();
         known.sees(&sight);
         let PoolView { ours, line, free, .. } = &mut *known;
@@ -135,32 +134,32 @@ impl Pool {
 
     /// Takes note that another process was faster to take this permit. Returns the place to take, if no
     /// other permit is known to be free.
-    pub(super) fn lost_race(&self, now: Moment, number: usize) -> Option<PermitMark> {
+    pub(crate) fn lost_race(&self, now: Moment, number: usize) -> Option<PermitMark> {
         let mut known = self.known();
         if known.free.is_empty() { known.line.lost_race(now, number) } else { None }
     }
 
     /// Takes note that something failed: a place in line would add to it.
-    pub(super) fn failed(&self, now: Moment) {
+    pub(crate) fn failed(&self, now: Moment) {
         self.known().line.failed(now);
     }
 
     /// Takes note that a caller has a permit. For those that are left a new wait begins.
-    pub(super) fn is_served(&self) {
+    pub(crate) fn is_served(&self) {
         self.known().line.ends();
     }
 
     /// Forgets what is known to be free: it is old.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.known().free.clear();
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.known().free.is_empty()
     }
 
     /// Returns the best of those seen free.
-    pub(super) fn pick(&self) -> Option<PermitSlot> {
+    pub(crate) fn pick(&self) -> Option<PermitSlot> {
         let mut known = self.known();
         let number = known.free.pop()?;
         known.ours.insert(number);
@@ -168,12 +167,12 @@ impl Pool {
     }
 
     /// Returns true if somebody here waits for a permit.
-    pub(super) fn is_awaited(&self) -> bool {
+    pub(crate) fn is_awaited(&self) -> bool {
         !self.known().waiting.is_empty()
     }
 
     /// Enters the queue of this process, as its last.
-    pub(super) fn enqueue(&self) -> PermitCaller {
+    pub(crate) fn enqueue(&self) -> PermitCaller {
         let mut known = self.known();
         known.calls += 1;
         known.callers += 1;
@@ -182,7 +181,7 @@ impl Pool {
 
     /// Waits until it is time to poll: a permit that is given back here moves that time.
     /// Returns what [`poll_ends`](Pool::poll_ends) is to be told. Cancellation safe.
-    pub(super) async fn poll_begins(&self) -> u64 {
+    pub(crate) async fn poll_begins(&self) -> u64 {
         loop {
             let poll_at = {
                 let mut known = self.known();
@@ -202,7 +201,7 @@ impl Pool {
     }
 
     /// Has the next poll come after this pause, unless a permit was given back since this one began.
-    pub(super) fn poll_ends(&self, begun: u64, pause: Duration) {
+    pub(crate) fn poll_ends(&self, begun: u64, pause: Duration) {
         let mut known = self.known();
         if known.given_back == begun {
             known.poll_at = Instant::now() + pause;
@@ -213,7 +212,7 @@ impl Pool {
 impl PermitCaller {
     /// Waits until this caller is the first of those that wait here. It stays so until it
     /// [`steps_out`](PermitCaller::steps_out). Cancellation safe.
-    pub(super) async fn turn_comes(&self) {
+    pub(crate) async fn turn_comes(&self) {
         loop {
             let called = {
                 let mut known = self.pool.known();
@@ -229,7 +228,7 @@ impl PermitCaller {
 
     /// Lets the next one go first, while this caller tries the permit that it has picked. If another
     /// process was faster, it waits again, before all that called later.
-    pub(super) fn steps_out(&self) {
+    pub(crate) fn steps_out(&self) {
         let mut known = self.pool.known();
         known.waiting.remove(&self.call);
         if let Some(next) = known.waiting.values().next() {
@@ -252,7 +251,7 @@ impl Drop for PermitCaller {
 impl PermitSlot {
     /// Has those that wait here poll at once: the permit is free, or promised to whoever is next. Where
     /// nobody waits, it is known to be free, as if a poll had shown it.
-    pub(super) fn give_back(self) {
+    pub(crate) fn give_back(self) {
         let (pool, number) = (self.pool.clone(), self.number);
         drop(self);
         let mut known = pool.known();

@@ -8,56 +8,54 @@ use spindle_protocol::fleet::{
 };
 use spindle_protocol::{Row, StoredRow, Timestamp};
 
-use super::count_row::CountRow;
-use crate::batch::{Columns, RetryCharge, Snapshot};
-use crate::error::Result;
+use spindle::Result;
+use spindle::rows::{Rows, Snapshot};
+
+use crate::count_row::CountRow;
 use crate::names::number;
-use crate::store::Table;
-use crate::store::membership::{holder, poll_in_turn, taken_until};
 
 /// The shards and those who share them, where a member finds them.
 #[derive(Clone, Debug)]
-pub(super) struct ShardRows {
-    pub(super) table: Arc<Table>,
-    pub(super) shares: String,
-    pub(super) shards: String,
-    pub(super) count_row: Arc<CountRow>,
+pub(crate) struct ShardRows {
+    /// All of them.
+    pub(crate) all: Rows,
+    /// The member's own share.
+    pub(crate) own: Rows,
+    pub(crate) shares: String,
+    pub(crate) shards: String,
+    pub(crate) count_row: Arc<CountRow>,
     /// So many shards are shared, as the last poll of all showed it.
-    pub(super) count: usize,
+    pub(crate) count: usize,
     /// The token of the row that said so: a row of another token gives the numbers another meaning.
-    pub(super) count_token: Timestamp,
+    pub(crate) count_token: Timestamp,
     /// The member's own declaration.
-    pub(super) declares: Declaration,
-    pub(super) lease: Duration,
-    pub(super) retry_charge: Arc<RetryCharge>,
+    pub(crate) declares: Declaration,
+    pub(crate) lease: Duration,
 }
 
 /// One poll of a [`ShardRows`].
 #[derive(Debug)]
-pub(super) struct Polled {
-    pub(super) view: View,
+pub(crate) struct Polled {
+    pub(crate) view: View,
     /// The row of the count.
-    pub(super) count: Option<Row>,
+    pub(crate) count: Option<Row>,
     /// True if nobody has a shard, of whatever count.
-    pub(super) is_drained: bool,
+    pub(crate) is_drained: bool,
     /// The rows of the members, the gone ones' too.
-    pub(super) shares: Snapshot,
+    pub(crate) shares: Snapshot,
 }
 
 impl ShardRows {
-    pub(super) fn shard_key(&self, shard: usize) -> String {
+    pub(crate) fn shard_key(&self, shard: usize) -> String {
         format!("{}{shard}", self.shards)
     }
 
-    pub(super) fn share_key(&self, id: &str) -> String {
+    pub(crate) fn share_key(&self, id: &str) -> String {
         format!("{}{id}", self.shares)
     }
 
-    pub(super) async fn poll(&self) -> Result<Polled> {
-        let prefixes = [&*self.shares, &*self.shards];
-        let rows =
-            poll_in_turn(&self.table, &self.retry_charge, &[], &prefixes, Columns::All).await?;
-        let Snapshot { rows, read_at } = rows;
+    pub(crate) async fn poll(&self) -> Result<Polled> {
+        let Snapshot { rows, read_at } = self.all.poll().await?;
         let (shard_rows, shares): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.key.starts_with(&self.shards));
         let count = shard_rows.iter().find(|full| full.key == self.count_row.key());
@@ -86,8 +84,8 @@ impl ShardRows {
         let (mut members, mut joins, mut ran_out) = (Vec::new(), Vec::new(), Vec::new());
         for full in shares {
             let row = full.row();
-            let until = taken_until(&row, self.lease, read_at);
-            let (Some(id), Some(until)) = (holder(&row, self.lease, read_at), until) else {
+            let until = row.taken_until(self.lease, read_at);
+            let (Some(id), Some(until)) = (row.holder(self.lease, read_at), until) else {
                 ran_out.extend(self.ran_out_at(&row));
                 continue;
             };
@@ -109,10 +107,8 @@ impl ShardRows {
 
     /// Returns true if the last term in the member's own row ran out unreleased; none while that row is
     /// held.
-    pub(super) async fn has_own_run_out(&self, id: &str) -> Result<Option<bool>> {
-        let key = self.share_key(id);
-        let found =
-            poll_in_turn(&self.table, &self.retry_charge, &[&key], &[], Columns::ButInfo).await?;
+    pub(crate) async fn has_own_run_out(&self) -> Result<Option<bool>> {
+        let found = self.own.poll().await?;
         let Some(row) = found.rows.first().map(StoredRow::row) else { return Ok(Some(false)) };
         let ran_out = self.ran_out_at(&row);
         Ok(match ran_out {

@@ -10,15 +10,14 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::members::{MemberState, Members};
-use crate::error::{Error, Result};
-use crate::lock::{RunHandle, Spindle};
+use spindle::health::Health;
+use spindle::rows::Rows;
+use spindle::{Error, FencingToken, LockBuilder, LockTable, Result, RunHandle, Spindle};
+
+use crate::builder::{Builder, Settings};
+use crate::members::{MemberState, Members};
 use crate::names::{check_part, member_key, members_prefix};
-use crate::settings::LockBuilder;
-use crate::store::Table;
-use crate::store::membership::{remove_released, search_and_tidy, tidy_pause};
-use crate::term::Health;
-use crate::token::FencingToken;
+use crate::tidy::{remove_released, search_and_tidy, tidy_pause};
 
 /// One process of a group. A cheap clone is another handle to the same member.
 ///
@@ -27,6 +26,7 @@ use crate::token::FencingToken;
 ///
 /// ```
 /// use spindle::{CancellationToken, Database, Ddl, LockTable};
+/// use spindle_fleet::{Member, Members};
 /// # use spindle_emulator::Emulator;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -35,11 +35,11 @@ use crate::token::FencingToken;
 /// # let emulator = Emulator::start().await?;
 /// # emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await?;
 /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
-/// let member = table.member("orders").id("node-1").info("http://10.0.0.1").build()?;
+/// let member = Member::new(&table, "orders").id("node-1").info("http://10.0.0.1").build()?;
 /// let cancel = CancellationToken::new();
 /// let running = member.run(cancel.clone());
 ///
-/// let mut members = table.members("orders");
+/// let mut members = Members::new(&table, "orders");
 /// while members.next().await?.is_empty() {}
 /// assert_eq!(member.members().await?[0].info.as_deref(), Some("http://10.0.0.1"));
 ///
@@ -53,25 +53,40 @@ use crate::token::FencingToken;
 pub struct Member(Arc<Inner>);
 
 struct Inner {
-    table: Arc<Table>,
+    table: LockTable,
     group: String,
     id: String,
     /// True if the id was chosen, so that it can be the same after a restart.
     is_named: bool,
     /// Settings for this member's other rows.
     lock: LockBuilder,
+    lease: Duration,
     /// Its row in the group.
     own: Spindle,
 }
 
 impl Member {
-    pub(crate) fn new(group: String, mut lock: LockBuilder) -> Result<Member> {
-        let (table, is_named) = (Arc::clone(&lock.table), lock.has_id());
+    /// Begins to describe this process as a member of a group.
+    ///
+    /// Groups need no set-up: a group is there when it has a member. A name has no `/` and no
+    /// control character, and at most 256 bytes; likewise ids.
+    pub fn new(table: &LockTable, group: impl Into<String>) -> Builder<Member> {
+        Builder::new(table, group, Member::build)
+    }
+
+    fn build(settings: Settings) -> Result<Member> {
+        let Settings { table, name: group, mut lock, info } = settings;
+        let is_named = lock.chosen_id().is_some();
         let id = lock.fix_id();
         check_part("group", &group)?;
         check_part("member id", &id)?;
-        let own = lock.for_row(member_key(&group, &id)).build()?;
-        Ok(Member(Arc::new(Inner { table, group, id, is_named, lock, own })))
+        let row = lock.row(member_key(&group, &id));
+        let own = match info {
+            Some(info) => row.info(info),
+            None => row,
+        };
+        let (lease, own) = (own.timing()?.lease, own.build()?);
+        Ok(Member(Arc::new(Inner { table, group, id, is_named, lock, lease, own })))
     }
 
     /// Joins the group, and stays in it until `cancel` is cancelled.
@@ -87,23 +102,24 @@ impl Member {
     /// outside of a tokio runtime.
     pub fn run(&self, cancel: CancellationToken) -> RunHandle {
         let running = self.0.own.run(cancel);
-        let (Ok(settings), Ok(runtime)) = (self.0.own.settings(), Handle::try_current()) else {
+        let Ok(runtime) = Handle::try_current() else {
             // It resolves to what is wrong.
             return running;
         };
         let (done, result) = oneshot::channel();
         let lock = self.0.own.name().to_string();
         // It holds no handle: the member ends with the last of its user's.
-        let (table, key) = (Arc::clone(&self.0.table), lock.clone());
-        let (members, lease) = (members_prefix(&self.0.group), settings.timing.lease);
+        let (table, key) = (self.0.table.clone(), lock.clone());
+        let lease = self.0.lease;
+        let members = table.rows().prefix(members_prefix(&self.0.group));
         runtime.spawn(async move {
             let ended = tokio::select! {
                 biased;
                 ended = running => ended,
-                never = tidy(&table, &members, lease) => match never {},
+                never = tidy(&members, lease) => match never {},
             };
             if ended.is_ok() {
-                remove_released(&table, &key).await;
+                remove_released(table.rows(), &key).await;
             }
             // Nobody waits any more if it can't be delivered.
             let _ = done.send(ended);
@@ -124,9 +140,9 @@ impl Member {
         self.watch().list().await
     }
 
-    /// Returns a watch on the group, as [`LockTable::members`](crate::LockTable::members) makes it.
+    /// Returns a watch on the group, as [`Members::new`] makes it.
     pub fn watch(&self) -> Members {
-        Members::new(Arc::clone(&self.0.table), self.0.group.clone())
+        Members::new(&self.0.table, &*self.0.group)
     }
 
     /// Returns the token of this member's row while it is live by its own clock. Local, as
@@ -150,28 +166,28 @@ impl Member {
         &self.0.group
     }
 
-    pub(super) fn is_named(&self) -> bool {
+    pub(crate) fn is_named(&self) -> bool {
         self.0.is_named
     }
 
-    pub(super) fn table(&self) -> &Arc<Table> {
+    pub(crate) fn table(&self) -> &LockTable {
         &self.0.table
     }
 
-    pub(super) fn settings_of_rows(&self) -> &LockBuilder {
+    pub(crate) fn settings_of_rows(&self) -> &LockBuilder {
         &self.0.lock
     }
 
-    pub(super) fn refuse(&self, rule: impl fmt::Display) -> Error {
+    pub(crate) fn refuse(&self, rule: impl fmt::Display) -> Error {
         Error::config(format!("group `{}`: {rule}", self.0.group))
     }
 }
 
 /// Deletes the rows of members that are long gone, now and then.
-async fn tidy(table: &Table, members: &str, lease: Duration) -> Infallible {
+async fn tidy(members: &Rows, lease: Duration) -> Infallible {
     loop {
         sleep(tidy_pause()).await;
-        search_and_tidy(table, members, lease).await;
+        search_and_tidy(members, lease).await;
     }
 }
 

@@ -11,21 +11,19 @@ use spindle_protocol::{Row, Succession, Timestamp};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::count_row::{Beginning, CountRow, Written};
-use super::failures::FailureLog;
-use super::member::Member;
-use super::poll::{Polled, ShardRows};
-use super::shard::{Finished, Outcome, Shard, TaskHandle, Worker};
-use super::shards_view::{ShardEvent, ShardsView};
-use super::tasks::{EndedTask, Tasks};
-use crate::error::{Error, Result};
-use crate::lock::{RunHandle, Spindle};
+use spindle::testing::Clock;
+use spindle::{Error, LockBuilder, Result, RunHandle, Spindle};
+
+use crate::count_row::{Beginning, CountRow, Written};
+use crate::log::{FailureLog, say};
+use crate::member::Member;
+use crate::metrics::Meter;
 use crate::names::{shards_prefix, shares_prefix};
-use crate::runloop::Meter;
-use crate::settings::LockBuilder;
-use crate::store::membership::{remove_released, tidy};
-use crate::system::random;
-use crate::term::say;
+use crate::poll::{Polled, ShardRows};
+use crate::shard::{Finished, Outcome, Shard, TaskHandle, Worker};
+use crate::shards_view::{ShardEvent, ShardsView};
+use crate::tasks::{EndedTask, Tasks};
+use crate::tidy::{fraction, jittered, remove_released, tidy};
 
 /// Between two polls, at the least.
 const POLL_PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -34,13 +32,13 @@ const TIDY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A member's settings of its share.
 #[derive(Clone, Debug)]
-pub(super) struct Sharing {
-    pub(super) member: Member,
-    pub(super) name: String,
-    pub(super) count: usize,
-    pub(super) restart: Option<Duration>,
-    pub(super) weight: u32,
-    pub(super) view: Arc<ShardsView>,
+pub(crate) struct Sharing {
+    pub(crate) member: Member,
+    pub(crate) name: String,
+    pub(crate) count: usize,
+    pub(crate) restart: Option<Duration>,
+    pub(crate) weight: u32,
+    pub(crate) view: Arc<ShardsView>,
 }
 
 /// The thing to do after a poll of all, by the row of the count.
@@ -52,10 +50,11 @@ enum ByCount {
 }
 
 /// One member that decides about its share.
-pub(super) struct Controller {
+pub(crate) struct Controller {
     member: Member,
     lock: LockBuilder,
     rows: ShardRows,
+    clock: Clock,
     poll: Duration,
     restart: Option<Duration>,
     share: Share,
@@ -80,46 +79,47 @@ pub(super) struct Controller {
 
 impl Controller {
     /// The settings of the shards are checked.
-    pub(super) fn new(
+    pub(crate) fn new(
         sharing: &Sharing,
         cancel: CancellationToken,
         dropped: CancellationToken,
     ) -> Result<Controller> {
         let Sharing { member, name, count, restart, weight, view } = sharing;
-        // The member's own row has its text. In each shard's row, every poll would read it.
-        let lock = member.settings_of_rows().clone().without_info();
+        // The member's own row alone has its text. In each shard's row, every poll would read it.
+        let (table, lock) = (member.table(), member.settings_of_rows().clone());
         let shares = shares_prefix(member.group(), name);
         let declares = Declaration { count: *count, weight: *weight, ran_out: false };
-        let own = lock.for_row(format!("{shares}{}", member.id()));
-        let own = own.info(declares.to_string()).build()?;
-        let settings = own.settings()?;
-        let timing = &settings.timing;
+        let (key, shards) =
+            (format!("{shares}{}", member.id()), shards_prefix(member.group(), name));
+        let own = lock.row(&*key).info(declares.to_string());
+        let (timing, own) = (own.timing()?, own.build()?);
         let rows = ShardRows {
-            table: Arc::clone(member.table()),
+            all: table.rows().prefix(&*shares).prefix(&*shards).with_info(),
+            own: table.rows().key(key),
             shares,
-            shards: shards_prefix(member.group(), name),
-            count_row: Arc::new(CountRow::new(Arc::clone(member.table()), member.group(), name)),
+            shards,
+            count_row: Arc::new(CountRow::new(table, member.group(), name)),
             count: *count,
             count_token: Timestamp::EPOCH,
             declares,
             lease: timing.lease,
-            retry_charge: Arc::default(),
         };
         // The longest key is that of the last shard.
-        lock.for_row(rows.shard_key(*count)).build()?;
+        lock.row(rows.shard_key(*count)).build()?;
         Ok(Controller {
             share: Share::new(member.id(), timing.lease, timing.poll_interval),
             member: member.clone(),
-            lock,
+            clock: lock.chosen_clock().clone(),
             poll: timing.poll_interval,
             restart: *restart,
             rows,
             leave: CancellationToken::new(),
             cancel,
             dropped,
-            meter: Meter::new(&Arc::from(own.name())),
+            meter: Meter::new(member.group(), name),
             view: Arc::clone(view),
-            failures: FailureLog::new(&settings.clock),
+            failures: FailureLog::new(lock.chosen_clock()),
+            lock,
             own,
             tasks: Tasks::default(),
             stuck: None,
@@ -129,12 +129,12 @@ impl Controller {
     }
 
     /// Returns the key of the member's own row.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.own.name()
     }
 
     /// Shares until it is cancelled, or can't go on.
-    pub(super) async fn run<F, Fut>(mut self, task: Arc<F>) -> Result<()>
+    pub(crate) async fn run<F, Fut>(mut self, task: Arc<F>) -> Result<()>
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Outcome> + Send + 'static,
@@ -175,13 +175,13 @@ impl Controller {
     async fn knows_its_last_term(&mut self) -> Result<bool> {
         let begun = Instant::now();
         while self.member.is_named() {
-            let looking = self.rows.has_own_run_out(self.member.id());
+            let looking = self.rows.has_own_run_out();
             let Some(looked) = self.unless_ended(looking).await else { return Ok(false) };
             let pause = match looked {
                 Ok(None) if begun.elapsed() < self.rows.lease => self.poll,
                 Ok(looked) => {
                     self.rows.declares.ran_out = looked.unwrap_or(false);
-                    let row = self.lock.for_row(self.rows.share_key(self.member.id()));
+                    let row = self.lock.row(self.rows.share_key(self.member.id()));
                     self.own = row.info(self.rows.declares.to_string()).build()?;
                     break;
                 }
@@ -260,7 +260,7 @@ impl Controller {
         }
         let parts = self.tasks.parts();
         let is_member = self.own.has_lock().is_some();
-        let now = self.own.settings()?.clock.now();
+        let now = self.clock.now();
         let step = self.share.decide(now, &polled.view, &parts, is_member);
         let Step { take, hand_over, is_settled, poll_again } = step;
         self.view.settles(is_settled, &self.meter);
@@ -273,7 +273,7 @@ impl Controller {
         }
         // A little later than the change that it waits for, and not at the same time as the others.
         let spread = (self.poll / 4).min(POLL_PAUSE_MIN);
-        let jitter = spread.mul_f64(random::draw::<f64>());
+        let jitter = spread.mul_f64(fraction());
         Ok(poll_again.max(POLL_PAUSE_MIN / 4) + jitter)
     }
 
@@ -308,7 +308,7 @@ impl Controller {
             Err(error) => {
                 let lock = self.own.name();
                 say(|| tracing::debug!(lock, %error, "the count could not be written"));
-                if error.may_be_anothers() { POLL_PAUSE_MIN } else { self.poll }
+                if error.is_interrupted() { POLL_PAUSE_MIN } else { self.poll }
             }
         }
     }
@@ -334,7 +334,7 @@ impl Controller {
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Outcome> + Send + 'static,
     {
-        let lock = self.lock.for_row(self.rows.shard_key(shard));
+        let lock = self.lock.row(self.rows.shard_key(shard));
         let worker = Worker {
             number: shard,
             taken_by: self.rows.count_token,
@@ -355,15 +355,9 @@ impl Controller {
             Finished::Gone => {}
             Finished::Unanswered => {
                 self.unanswered.insert(shard);
-                if let Ok(settings) = self.own.settings() {
-                    self.share.unanswered(settings.clock.now(), shard);
-                }
+                self.share.unanswered(self.clock.now(), shard);
             }
-            Finished::Failed(ran) => {
-                if let Ok(settings) = self.own.settings() {
-                    self.share.failed(settings.clock.now(), shard, ran);
-                }
-            }
+            Finished::Failed(ran) => self.share.failed(self.clock.now(), shard, ran),
             Finished::Unstoppable(error) => self.stuck = Some(error),
         }
     }
@@ -373,7 +367,7 @@ impl Controller {
         let tell = || tracing::warn!(lock, %error, "the shards can't be read");
         let failures = self.failures.failed(error, tell).clamp(1, 11) as u32;
         let pause = (self.poll * 2_u32.pow(failures - 1)).min(PAUSE_LONGEST);
-        random::jittered(pause.max(self.poll))
+        jittered(pause.max(self.poll))
     }
 
     /// Begins to delete the rows of those that are long gone; one member does it for all.
@@ -383,8 +377,8 @@ impl Controller {
         let is_due = self.tidied.elapsed() >= TIDY_INTERVAL && first == Some(self.member.id());
         (is_due && !shares.rows.is_empty()).then(|| {
             self.tidied = Instant::now();
-            let (table, lease) = (Arc::clone(&self.rows.table), self.rows.lease);
-            async move { tidy(&table, &shares, lease).await }.boxed()
+            let (rows, lease) = (self.rows.all.clone(), self.rows.lease);
+            async move { tidy(&rows, &shares, lease).await }.boxed()
         })
     }
 
@@ -394,8 +388,9 @@ impl Controller {
         let restart = self.restart.filter(|_| is_told);
         let to_itself = |grace| Succession::Successor { id: self.member.id().to_string(), grace };
         let next = restart.map_or(Succession::Anyone, to_itself);
-        if restart.is_some() {
-            self.own.resign_for(next.clone()).await;
+        if let Some(grace) = restart {
+            // An id that a row has is none that could be refused.
+            let _ = self.own.resign().to(self.member.id()).grace(grace).await;
         }
         // The others count this member no more, and expect its shards.
         self.leave.cancel();
@@ -403,7 +398,7 @@ impl Controller {
         let ended = running.await;
         if restart.is_none() {
             let key = self.rows.share_key(self.member.id());
-            remove_released(self.member.table(), &key).await;
+            remove_released(self.member.table().rows(), &key).await;
         }
         while let Some(ended) = self.tasks.next_end().await {
             self.finished(ended);

@@ -2,28 +2,27 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spindle_protocol::TermId;
 use spindle_protocol::rw::WriteLock;
 use tokio::sync::OwnedRwLockWriteGuard;
 
-use super::rw_guards::{Reading, WriteGuard};
-use super::rw_lock::{Inner, RwLock};
-use crate::error::{Error, Result};
-use crate::lock::{Guard, Spindle};
-use crate::names::subject;
-use crate::runloop::{RowRole, WriteLockRow};
-use crate::system::runtime;
+use spindle::rows::runtime;
+use spindle::{Error, Guard, Result, Spindle};
+
+use crate::names::write_lock_key;
+use crate::rw_guards::WriteGuard;
+use crate::rw_lock::{Inner, RwLock};
+use crate::rw_roles::WriteLockRow;
 
 /// The instances of one writer: that for the gate, and the last one for the write lock.
-pub(super) struct Writer {
-    pub(super) gate: Spindle,
+pub(crate) struct Writer {
+    pub(crate) gate: Spindle,
     write_lock: Mutex<Option<Spindle>>,
 }
 
 impl Writer {
     /// Returns what stood in its way last, if something did.
-    pub(super) fn trouble(&self) -> Option<Error> {
-        let of = |instance: &Spindle| instance.published().health_record().last_cause();
+    pub(crate) fn trouble(&self) -> Option<Error> {
+        let of = |instance: &Spindle| instance.health().trouble.map(|trouble| trouble.error);
         let write_lock = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         write_lock.as_ref().and_then(of).or_else(|| of(&self.gate))
     }
@@ -31,40 +30,36 @@ impl Writer {
 
 impl RwLock {
     /// Returns a writer that has no instance for the write lock so far.
-    pub(super) fn writer(&self) -> Writer {
-        let Inner { table, settings, .. } = &*self.0;
-        let gate = Spindle::from_settings(Arc::clone(table), Ok(settings.clone()));
-        Writer { gate, write_lock: Mutex::default() }
+    pub(crate) fn writer(&self) -> Result<Arc<Writer>> {
+        let gate = self.0.gate.clone().build()?;
+        Ok(Arc::new(Writer { gate, write_lock: Mutex::default() }))
     }
 
     /// Returns an instance for the write lock, which has looked at no reader's row before this term of
     /// the gate.
-    pub(super) fn write_lock(&self, writer: &Writer, gate: &Guard) -> Spindle {
-        let Inner { table, settings, write_lock, readers, .. } = &*self.0;
-        let term = TermId { token: gate.token().to_timestamp(), writer: gate.writer().clone() };
-        let gate = (settings.name.to_string(), term);
-        let view = WriteLock::new(gate, &*settings.id, settings.timing.lease);
-        let row = WriteLockRow::new(table, (Arc::clone(&write_lock.name), readers), view);
-        let role = RowRole::WriteLock(Arc::new(row));
-        let instance = Spindle::in_role(Arc::clone(table), Ok(write_lock.clone()), role);
+    pub(crate) fn write_lock(&self, writer: &Writer, gate: &Guard) -> Result<Spindle> {
+        let Inner { rows, id, key, lease, write_lock, .. } = &*self.0;
+        let view = WriteLock::new((key.clone(), gate.id()), &**id, *lease);
+        let row = WriteLockRow::new(rows.clone(), write_lock_key(&self.0.name).into(), view);
+        let instance = write_lock.clone().build_as(Arc::new(row))?;
         let mut last = writer.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some(instance.clone());
-        instance
+        Ok(instance)
     }
 
     /// Writes by these instances, in its turn among the callers of this handle.
-    pub(super) async fn write_by(&self, writer: &Writer) -> Result<WriteGuard> {
-        runtime(&subject(&self.0.settings.name))?;
+    pub(crate) async fn write_by(&self, writer: &Writer) -> Result<WriteGuard> {
+        runtime(&self.subject())?;
         let mut turn = self.turn_to_write().await;
         loop {
             let gate = writer.gate.acquire().await?;
-            let write_lock = self.write_lock(writer, &gate);
+            let write_lock = self.write_lock(writer, &gate)?;
             tokio::select! {
                 biased;
                 guard = write_lock.acquire() => return Ok(WriteGuard::new(guard?, gate, turn)),
                 () = gate.cancelled() => {}
                 // A reader by this table may have to read once more before it ends.
-                () = Reading::is_there(&self.0.table, &self.0.settings.name) => {
+                () = self.0.reads.is_there(&self.0.name) => {
                     gate.release().await;
                     drop(turn);
                     turn = self.turn_to_write().await;
@@ -82,12 +77,12 @@ impl RwLock {
                 return turn;
             }
             drop(turn);
-            Reading::none_is_left(&self.0.table, &self.0.settings.name).await;
+            self.0.reads.none_is_left(&self.0.name).await;
         }
     }
 
     /// Returns true if somebody reads by this table, perhaps by another handle.
-    pub(super) fn reads_here(&self) -> bool {
-        Reading::is_any(&self.0.table, &self.0.settings.name)
+    pub(crate) fn reads_here(&self) -> bool {
+        self.0.reads.is_any(&self.0.name)
     }
 }

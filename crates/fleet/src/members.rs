@@ -1,21 +1,21 @@
 //! Watching a group, without joining it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use spindle_protocol::{StoredRow, Timestamp};
+use spindle::rows::{Rows, Snapshot};
+use spindle::{Error, FencingToken, LockTable, Result};
+use spindle_protocol::{LEASE_MAX, StoredRow, Timestamp};
+use tokio::time::{Instant, sleep_until};
 
-use crate::batch::Columns;
-use crate::error::Result;
-use crate::names::{check_part, check_table_name, members_prefix};
-use crate::operate::Polls;
-use crate::settings::LEASE_DEFAULT;
-use crate::store::Table;
-use crate::store::membership::{holder, poll};
-use crate::token::FencingToken;
+use crate::names::{check_part, members_prefix};
 
-/// The members of a group, as anyone sees them. Made by [`LockTable::members`](crate::LockTable::members).
+/// The lease of a row that tells none.
+const LEASE_DEFAULT: Duration = Duration::from_secs(10);
+const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
+
+/// The members of a group, as anyone sees them. Made by [`new`](Members::new).
 ///
 /// A member is live while its lease has not run out, by Spanner's clock. So a member that crashed is
 /// shown until then, and one that has left is not.
@@ -25,9 +25,10 @@ use crate::token::FencingToken;
 #[derive(Clone, Debug)]
 #[must_use = "it reads nothing until `list` or `next` is called"]
 pub struct Members {
-    table: Arc<Table>,
+    rows: Rows,
     group: String,
-    polls: Polls,
+    interval: Duration,
+    poll_at: Option<Instant>,
     reported: Option<Vec<(String, FencingToken)>>,
 }
 
@@ -53,7 +54,7 @@ impl MemberState {
 
     fn of(full: StoredRow, read_at: Timestamp) -> Option<MemberState> {
         let row = full.row();
-        let id = holder(&row, row.lease.unwrap_or(LEASE_DEFAULT), read_at)?.to_string();
+        let id = row.holder(row.lease.unwrap_or(LEASE_DEFAULT), read_at)?.to_string();
         let token = FencingToken::from_timestamp(row.token);
         let heartbeat_age = read_at.since(row.heartbeat);
         Some(MemberState { id, info: full.info, token, heartbeat_age })
@@ -61,14 +62,30 @@ impl MemberState {
 }
 
 impl Members {
-    pub(crate) fn new(table: Arc<Table>, group: String) -> Members {
-        Members { table, group, polls: Polls::new(), reported: None }
+    /// Shows the live members of the group, once or each time that they change. It joins nothing.
+    ///
+    /// Nothing is sent before [`list`](Members::list) or [`next`](Members::next).
+    ///
+    /// ```no_run
+    /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
+    /// use spindle_fleet::Members;
+    ///
+    /// for member in Members::new(&table, "orders").list().await? {
+    ///     println!("{} at {:?} since {}", member.id, member.info, member.since());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn new(table: &LockTable, group: impl Into<String>) -> Members {
+        let group = group.into();
+        let rows = table.rows().prefix(members_prefix(&group)).with_info();
+        Members { rows, group, interval: INTERVAL_DEFAULT, poll_at: None, reported: None }
     }
 
     /// Sets the time from one poll of [`next`](Members::next) to the following one; 1 s by default,
     /// from 1 ms to a day.
     pub fn interval(mut self, interval: Duration) -> Members {
-        self.polls.interval = interval;
+        self.interval = interval;
         self
     }
 
@@ -76,18 +93,16 @@ impl Members {
     ///
     /// # Errors
     ///
-    /// [`is_config`](crate::Error::is_config) for a group that can't be; otherwise why Spanner could not be
+    /// [`is_config`](spindle::Error::is_config) for a group that can't be; otherwise why Spanner could not be
     /// asked within 5 s.
     ///
     /// # Cancellation safety
     ///
     /// Dropping the future changes nothing.
     pub async fn list(&self) -> Result<Vec<MemberState>> {
-        check_table_name(&self.table.name)?;
         check_part("group", &self.group)?;
-        let found = poll(&self.table, &[], &[&members_prefix(&self.group)], Columns::All).await?;
-        let (rows, read_at) = (found.rows.into_iter(), found.read_at);
-        Ok(rows.filter_map(|full| MemberState::of(full, read_at)).collect())
+        let Snapshot { rows, read_at } = self.rows.read().await?;
+        Ok(rows.into_iter().filter_map(|full| MemberState::of(full, read_at)).collect())
     }
 
     /// Returns the live members: the first time at once, then each time that one has come, gone, or
@@ -97,7 +112,7 @@ impl Members {
     ///
     /// ```no_run
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
-    /// let mut members = table.members("orders");
+    /// let mut members = spindle_fleet::Members::new(&table, "orders");
     /// loop {
     ///     let ids: Vec<String> = members.next().await?.into_iter().map(|it| it.id).collect();
     ///     println!("{ids:?}");
@@ -107,18 +122,26 @@ impl Members {
     ///
     /// # Errors
     ///
-    /// As [`list`](Members::list); [`is_config`](crate::Error::is_config) also for an interval that is too
+    /// As [`list`](Members::list); [`is_config`](spindle::Error::is_config) also for an interval that is too
     /// short or too long. The next call polls again, an interval later.
     ///
     /// # Cancellation safety
     ///
     /// Dropping the future loses nothing: the next call reports the change.
     pub async fn next(&mut self) -> Result<Vec<MemberState>> {
-        let subject = format!("group `{}`", self.group);
+        let (group, interval) = (&self.group, self.interval);
+        if !(INTERVAL_MIN..=LEASE_MAX).contains(&interval) {
+            return Err(Error::config(format!(
+                "group `{group}`: interval {interval:?} between polls; expected {INTERVAL_MIN:?} to \
+                 {LEASE_MAX:?}"
+            )));
+        }
         loop {
-            self.polls.turn(&subject).await?;
+            if let Some(at) = self.poll_at {
+                sleep_until(at).await;
+            }
             let polled = self.list().await;
-            self.polls.polled(self.polls.interval);
+            self.poll_at = Some(Instant::now() + interval);
             let members = polled?;
             let seen = members.iter().map(|member| (member.id.clone(), member.token)).collect();
             if self.reported.as_ref() != Some(&seen) {

@@ -1,27 +1,23 @@
 //! So many at a time: permits, each of which is a lock.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use spindle::rows::{Rows, Snapshot, runtime};
+use spindle::testing::Clock;
+use spindle::{Acquire, Error, LockBuilder, LockTable, Result};
 use spindle_protocol::line::Place;
 use spindle_protocol::permits::{PermitMark, TakenPermit};
-use spindle_protocol::{Answer, Change};
 use tokio::time::Instant;
 
-use super::failures::FailureLog;
-use super::permit::Permit;
-use super::pool::{PermitSlot, Pool, Sight};
-use crate::batch::{Columns, OpKind, RetryCharge, Snapshot};
-use crate::error::{Error, Result};
-use crate::lock::{Acquire, within};
-use crate::names::{check_part, number, permits_prefix, subject};
-use crate::settings::{LockBuilder, Settings};
-use crate::store::Table;
-use crate::store::membership::{poll, poll_in_turn, taken_until};
-use crate::system::{Clock, random, runtime};
-use crate::term::say;
+use crate::builder::{Builder, Settings};
+use crate::log::{FailureLog, say};
+use crate::names::{check_part, number, permits_prefix};
+use crate::permit::Permit;
+use crate::pool::{PermitSlot, Pool, Sight};
+use crate::tidy::jittered;
 
 /// Each poll reads all of their rows.
 const PERMITS_MAX: usize = 1_000;
@@ -46,7 +42,7 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 /// polls, so that many who wait poll no more than one.
 ///
 /// Processes have their turns, too. One whose callers found no permit at two polls stands [in
-/// line](crate::Spindle::acquire) before the one that changed hands last, and before another one that
+/// line](spindle::Spindle::acquire) before the one that changed hands last, and before another one that
 /// changes hands after it. A permit that is given back is left to the process that stands there, for two
 /// polls. So no process waits for ever, though others acquire again at once, or keep their permits.
 ///
@@ -58,6 +54,7 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 ///
 /// ```
 /// use spindle::{Database, Ddl, LockTable};
+/// use spindle_fleet::Semaphore;
 /// # use spindle_emulator::Emulator;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -66,7 +63,7 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 /// # let emulator = Emulator::start().await?;
 /// # emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await?;
 /// let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
-/// let uploads = table.semaphore("uploads", 2).build()?;
+/// let uploads = Semaphore::new(&table, "uploads", 2).build()?;
 /// let one = uploads.acquire().await?;
 /// let other = uploads.acquire().await?;
 /// assert_ne!(one.number(), other.number());
@@ -82,7 +79,7 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 pub struct Semaphore(Arc<Inner>);
 
 struct Inner {
-    table: Arc<Table>,
+    rows: Rows,
     name: String,
     prefix: String,
     permits: usize,
@@ -99,14 +96,19 @@ struct Inner {
     polls: FailureLog,
     /// The last try to take a permit that failed, and when, until one succeeds.
     failed_take: Mutex<Option<(Instant, Error)>>,
-    /// Of its polls.
-    retry_charge: RetryCharge,
-    /// True if the last place in line could not be taken.
-    mark_failed: AtomicBool,
 }
 
 impl Semaphore {
-    pub(crate) fn new(name: String, permits: usize, mut lock: LockBuilder) -> Result<Semaphore> {
+    /// Begins to describe a semaphore: at most `permits` callers in the fleet have one of its
+    /// permits at the same time. From 1 to 1,000.
+    ///
+    /// The rules for names are those of a [group](crate::Member::new).
+    pub fn new(table: &LockTable, name: impl Into<String>, permits: usize) -> Builder<Semaphore> {
+        Builder::new(table, name, move |settings| Semaphore::build(settings, permits))
+    }
+
+    fn build(settings: Settings, permits: usize) -> Result<Semaphore> {
+        let Settings { table, name, mut lock, info } = settings;
         check_part("semaphore", &name)?;
         if !(1..=PERMITS_MAX).contains(&permits) {
             let rule = format!("{permits} permits; expected 1 to {PERMITS_MAX}");
@@ -114,11 +116,14 @@ impl Semaphore {
         }
         let id = lock.fix_id();
         let prefix = permits_prefix(&name);
-        let Settings { timing, clock, .. } =
-            lock.for_row(format!("{prefix}{permits}")).settings()?;
-        let (lease, poll) = (timing.lease, timing.poll_interval);
+        if let Some(info) = info {
+            lock = lock.info(info);
+        }
+        let timing = lock.row(format!("{prefix}{permits}")).timing()?;
+        let (lease, poll, clock) =
+            (timing.lease, timing.poll_interval, lock.chosen_clock().clone());
         Ok(Semaphore(Arc::new(Inner {
-            table: Arc::clone(&lock.table),
+            rows: table.rows().prefix(&*prefix),
             name,
             prefix,
             permits,
@@ -130,8 +135,6 @@ impl Semaphore {
             empty_polls: AtomicU32::new(0),
             polls: FailureLog::new(&clock),
             failed_take: Mutex::default(),
-            retry_charge: RetryCharge::default(),
-            mark_failed: AtomicBool::new(false),
             clock,
         })))
     }
@@ -148,20 +151,18 @@ impl Semaphore {
     /// Dropping the future gives up the wait. A permit that was just won is released, as by dropping
     /// it.
     pub fn acquire(&self) -> Acquire<Permit> {
-        let this = self.clone();
-        Acquire::new(|limit| async move {
-            let began = Instant::now();
-            let trouble = || {
-                // One from before says nothing of this wait.
-                let take = || this.failed_take().clone().filter(|(at, _)| *at >= began);
-                this.0.polls.last().or_else(|| take().map(|(_, error)| error))
-            };
-            within(limit, this.key(), "try_acquire", this.acquire_in_turn(), trouble).await
-        })
+        let (this, waits, began) = (self.clone(), self.clone(), Instant::now());
+        let waiting = async move { waits.acquire_in_turn().await };
+        let trouble = move || {
+            // One from before says nothing of this wait.
+            let take = || this.failed_take().clone().filter(|(at, _)| *at >= began);
+            this.0.polls.last().or_else(|| take().map(|(_, error)| error))
+        };
+        Acquire::new(self.key(), "try_acquire", waiting, trouble)
     }
 
     async fn acquire_in_turn(&self) -> Result<Permit> {
-        runtime(&subject(self.key()))?;
+        runtime(&format!("semaphore `{}`", self.0.name))?;
         let waiter = self.0.pool.enqueue();
         let mut tries = 0;
         loop {
@@ -247,7 +248,7 @@ impl Semaphore {
     /// Tries the permit; nothing if it is taken.
     async fn take(&self, slot: PermitSlot) -> Result<Option<Permit>> {
         let key = format!("{}{}", self.0.prefix, slot.number);
-        let lock = self.0.lock.for_row(key).in_pool(self.0.pool.nonce());
+        let lock = self.0.lock.row(key).in_pool(self.0.pool.nonce());
         let lock = lock.repeats(self.is_in_trouble()).build()?;
         let Some(guard) = lock.try_acquire().await? else { return Ok(None) };
         self.0.pool.is_served();
@@ -265,10 +266,7 @@ impl Semaphore {
             return Ok(());
         }
         let begun = self.0.pool.poll_begins().await;
-        let prefixes = [&*self.0.prefix];
-        let polled =
-            poll_in_turn(&self.0.table, &self.0.retry_charge, &[], &prefixes, Columns::ButInfo)
-                .await;
+        let polled = self.0.rows.poll().await;
         let (now, polled) = (self.0.clock.now(), polled.map(|found| self.sight(&found)));
         let pause = match polled {
             Ok((sight, next)) => {
@@ -293,7 +291,7 @@ impl Semaphore {
                 self.longer_pause(self.0.poll)
             }
         };
-        self.0.pool.poll_ends(begun, random::jittered(pause));
+        self.0.pool.poll_ends(begun, jittered(pause));
         Ok(())
     }
 
@@ -302,18 +300,9 @@ impl Semaphore {
         let Some(PermitMark { number, place }) = mark else { return };
         let (this, key) = (self.clone(), format!("{}{number}", self.0.prefix));
         tokio::spawn(async move {
-            let Inner { table, pool, poll, clock, mark_failed, .. } = &*this.0;
-            let row = table.batchers.handle(&table.store, key.into(), random::draw());
-            if mark_failed.load(Ordering::Relaxed) {
-                row.repeats();
-            }
-            let mark = OpKind::Change(Change::Mark { place });
+            let Inner { rows, pool, poll, clock, .. } = &*this.0;
             // No two of a pool are on their way.
-            let limit = (*poll).max(Duration::from_secs(1));
-            let outcome = row.send(mark, limit, limit).await;
-            let has_failed = matches!(outcome.answer, Answer::NotApplied | Answer::Unknown);
-            mark_failed.store(has_failed, Ordering::Relaxed);
-            if has_failed {
+            if !rows.mark(key, place, (*poll).max(Duration::from_secs(1))).await {
                 pool.failed(clock.now());
             }
         });
@@ -321,7 +310,7 @@ impl Semaphore {
 
     /// Returns what a poll shows, and how long it is until the next lease or promise is over.
     async fn poll(&self) -> Result<(Sight, Duration)> {
-        Ok(self.sight(&poll(&self.0.table, &[], &[&self.0.prefix], Columns::ButInfo).await?))
+        Ok(self.sight(&self.0.rows.read().await?))
     }
 
     fn sight(&self, found: &Snapshot) -> (Sight, Duration) {
@@ -331,7 +320,7 @@ impl Semaphore {
             let number = full.key.strip_prefix(&self.0.prefix).and_then(number);
             let Some(number) = number.filter(|number| *number < self.0.permits) else { continue };
             let row = full.row();
-            let Some(until) = taken_until(&row, self.0.lease, found.read_at) else { continue };
+            let Some(until) = row.taken_until(self.0.lease, found.read_at) else { continue };
             is_free[number] = false;
             if self.0.pool.is_promised(&row) {
                 promised.push(number);
@@ -370,9 +359,9 @@ impl Semaphore {
 
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { table, name, permits, .. } = &*self.0;
+        let Inner { rows, name, permits, .. } = &*self.0;
         let mut semaphore = f.debug_struct("Semaphore");
-        semaphore.field("table", &table.name).field("name", name).field("permits", permits);
+        semaphore.field("rows", rows).field("name", name).field("permits", permits);
         semaphore.finish_non_exhaustive()
     }
 }

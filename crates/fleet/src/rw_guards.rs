@@ -1,15 +1,13 @@
 //! The guards of readers and writers.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use tokio::sync::OwnedRwLockWriteGuard;
+use tokio::sync::{OwnedRwLockWriteGuard, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::error::ReleaseOutcome;
-use crate::lock::Guard;
-use crate::store::Table;
-use crate::term::Term;
+use spindle::{Guard, ReleaseOutcome, Term};
 
 /// One reader's hold of an [`RwLock`](super::RwLock). It is renewed in the background until this is
 /// released or dropped.
@@ -25,7 +23,7 @@ pub struct ReadGuard {
 }
 
 impl ReadGuard {
-    pub(super) fn new(guard: Guard, reading: Reading) -> ReadGuard {
+    pub(crate) fn new(guard: Guard, reading: Reading) -> ReadGuard {
         ReadGuard { guard, _reading: reading }
     }
 
@@ -64,7 +62,7 @@ pub struct WriteGuard {
 }
 
 impl WriteGuard {
-    pub(super) fn new(guard: Guard, gate: Guard, turn: OwnedRwLockWriteGuard<()>) -> WriteGuard {
+    pub(crate) fn new(guard: Guard, gate: Guard, turn: OwnedRwLockWriteGuard<()>) -> WriteGuard {
         let cancelled = guard.cancellation();
         let term = guard.with_cancellation(cancelled.clone());
         tokio::spawn(cancel_with(gate.cancellation(), cancelled));
@@ -103,40 +101,46 @@ impl Deref for WriteGuard {
     }
 }
 
+/// The number of read guards by one table in this process, by the name of the lock.
+#[derive(Debug, Default)]
+pub(crate) struct Reads(watch::Sender<BTreeMap<String, usize>>);
+
 /// Counts a read guard of this process's table, for as long as it is there.
 #[derive(Debug)]
-pub(super) struct Reading {
-    table: Arc<Table>,
+pub(crate) struct Reading {
+    reads: Arc<Reads>,
     lock: String,
 }
 
+impl Reads {
+    /// Returns true if there is a read guard of that lock.
+    pub(crate) fn is_any(&self, lock: &str) -> bool {
+        self.0.borrow().contains_key(lock)
+    }
+
+    /// Waits until there is a read guard of that lock.
+    pub(crate) async fn is_there(&self, lock: &str) {
+        // The table keeps the sender.
+        let _ = self.0.subscribe().wait_for(|reads| reads.contains_key(lock)).await;
+    }
+
+    /// Waits until there is no read guard of that lock.
+    pub(crate) async fn none_is_left(&self, lock: &str) {
+        // The table keeps the sender.
+        let _ = self.0.subscribe().wait_for(|reads| !reads.contains_key(lock)).await;
+    }
+}
+
 impl Reading {
-    pub(super) fn new(table: &Arc<Table>, lock: &str) -> Reading {
-        table.reads.send_modify(|reads| *reads.entry(lock.to_string()).or_default() += 1);
-        Reading { table: Arc::clone(table), lock: lock.to_string() }
-    }
-
-    /// Returns true if there is a read guard of that lock by this table.
-    pub(super) fn is_any(table: &Table, lock: &str) -> bool {
-        table.reads.borrow().contains_key(lock)
-    }
-
-    /// Waits until there is a read guard of that lock by this table.
-    pub(super) async fn is_there(table: &Table, lock: &str) {
-        // The table keeps the sender.
-        let _ = table.reads.subscribe().wait_for(|reads| reads.contains_key(lock)).await;
-    }
-
-    /// Waits until there is no read guard of that lock by this table.
-    pub(super) async fn none_is_left(table: &Table, lock: &str) {
-        // The table keeps the sender.
-        let _ = table.reads.subscribe().wait_for(|reads| !reads.contains_key(lock)).await;
+    pub(crate) fn new(reads: &Arc<Reads>, lock: &str) -> Reading {
+        reads.0.send_modify(|reads| *reads.entry(lock.to_string()).or_default() += 1);
+        Reading { reads: Arc::clone(reads), lock: lock.to_string() }
     }
 }
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        self.table.reads.send_modify(|reads| {
+        self.reads.0.send_modify(|reads| {
             if let Some(count) = reads.get_mut(&self.lock) {
                 *count -= 1;
                 if *count == 0 {

@@ -2,10 +2,9 @@
 
 use std::ops::Deref;
 
-use super::pool::PermitSlot;
-use crate::error::ReleaseOutcome;
-use crate::lock::Guard;
-use crate::term::Term;
+use spindle::{Guard, ReleaseOutcome, Term};
+
+use crate::pool::PermitSlot;
 
 /// One of a semaphore's permits, held. It is renewed in the background until this is released or
 /// dropped.
@@ -24,7 +23,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    pub(super) fn new(guard: Guard, slot: PermitSlot) -> Permit {
+    pub(crate) fn new(guard: Guard, slot: PermitSlot) -> Permit {
         Permit { guard, slot }
     }
 

@@ -4,25 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use spindle::rows::{Edited, Rows};
+use spindle::{Error, LockTable, Result};
 use spindle_protocol::fleet::{Count, CountNamed};
-use spindle_protocol::{Answer, Change, Row};
+use spindle_protocol::{Change, Row, StoredRow};
 use tokio::sync::Mutex;
-use tokio::time::timeout;
 
-use crate::batch::{Columns, RetryCharge, TRANSACTION};
-use crate::error::{Error, Kind, Result};
+use crate::error::OtherCount;
 use crate::names::shard_count_key;
-use crate::store::membership::poll_in_turn;
-use crate::store::{REQUEST_LIMIT, Table};
 
 /// The row of the count, where a member finds it.
 #[derive(Debug)]
-pub(super) struct CountRow {
-    table: Arc<Table>,
-    key: String,
+pub(crate) struct CountRow {
+    rows: Rows,
+    key: Arc<str>,
     /// The group and the name, for people.
     shards: String,
-    reads: RetryCharge,
     /// The number of reads that have begun for [`read_anew`](CountRow::read_anew).
     begun: AtomicU64,
     last: Mutex<LastRead>,
@@ -37,7 +34,7 @@ struct LastRead {
 
 /// The answer to a member whose `run` begins.
 #[derive(Clone, Debug)]
-pub(super) enum Beginning {
+pub(crate) enum Beginning {
     /// It may begin; so many shards are shared.
     Admitted(usize),
     /// It wrote the row, or another did: it is to look again.
@@ -50,7 +47,7 @@ pub(super) enum Beginning {
 
 /// The answer to an attempt to name the count.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Written {
+pub(crate) enum Written {
     Yes,
     /// The row is another one than was seen.
     No,
@@ -59,31 +56,29 @@ pub(super) enum Written {
 }
 
 impl CountRow {
-    pub(super) fn new(table: Arc<Table>, group: &str, name: &str) -> CountRow {
+    pub(crate) fn new(table: &LockTable, group: &str, name: &str) -> CountRow {
+        let key: Arc<str> = shard_count_key(group, name).into();
         CountRow {
-            table,
-            key: shard_count_key(group, name),
+            rows: table.rows().key(Arc::clone(&key)),
+            key,
             shards: format!("{group}/{name}"),
-            reads: RetryCharge::default(),
             begun: AtomicU64::new(0),
             last: Mutex::new(LastRead { number: 0, found: Ok(None) }),
         }
     }
 
-    pub(super) fn key(&self) -> &str {
+    pub(crate) fn key(&self) -> &str {
         &self.key
     }
 
     /// Reads the row once.
-    pub(super) async fn read(&self) -> Result<Option<Row>> {
-        let found =
-            poll_in_turn(&self.table, &self.reads, &[&self.key], &[], Columns::ButInfo).await?;
-        Ok(found.rows.into_iter().next().map(|full| full.row()))
+    pub(crate) async fn read(&self) -> Result<Option<Row>> {
+        Ok(self.rows.poll().await?.rows.first().map(StoredRow::row))
     }
 
     /// Reads the row by a read that begins after this call. Those who call meanwhile share the next
     /// one, so that a member that takes many shards at once sends few.
-    pub(super) async fn read_anew(&self) -> Result<Option<Row>> {
+    pub(crate) async fn read_anew(&self) -> Result<Option<Row>> {
         let begun_before = self.begun.load(Ordering::Acquire);
         let mut last = self.last.lock().await;
         if last.number <= begun_before {
@@ -98,36 +93,28 @@ impl CountRow {
     ///
     /// Each attempt is charged, the first of a member, too (I8): all members of a group attempt it at
     /// the same time, and one of them is needed.
-    pub(super) async fn write(
+    pub(crate) async fn write(
         &self,
         seen: Option<Row>,
         count: Count,
         wait: Duration,
     ) -> Result<Written> {
-        let requests = &self.table.budget().requests;
-        let Ok(payment) = timeout(wait, requests.paid(TRANSACTION)).await else {
-            return Ok(Written::Unpaid);
-        };
-        let change = Change::NameCount { seen, count };
-        let (outcome, _) = self.table.carry_out(&self.key, change, REQUEST_LIMIT).await;
-        match (outcome.answer, outcome.error) {
-            (Answer::Applied { .. }, _) => {
-                requests.refund(payment);
-                Ok(Written::Yes)
-            }
-            (_, Some(error)) => Err(error),
-            (_, None) => Ok(Written::No),
-        }
+        let change = (Arc::clone(&self.key), Change::NameCount { seen, count });
+        Ok(match self.rows.edit([change], wait).await? {
+            Edited::Rows(0) => Written::No,
+            Edited::Rows(_) => Written::Yes,
+            Edited::Unpaid => Written::Unpaid,
+        })
     }
 
     /// Decides if a member may begin whose code names so many shards. The first one of a group writes
     /// the row.
-    pub(super) async fn begin(&self, shards: usize) -> Result<Beginning> {
+    pub(crate) async fn begin(&self, shards: usize) -> Result<Beginning> {
         let row = self.read().await?;
         match CountNamed::by(row.as_ref()) {
             CountNamed::Nothing => {
                 match self.write(None, Count::first(shards), Duration::ZERO).await {
-                    Err(error) if !error.may_be_anothers() => Err(error),
+                    Err(error) if !error.is_interrupted() => Err(error),
                     Ok(Written::Unpaid) => Ok(Beginning::Wait),
                     _ => Ok(Beginning::LookAgain),
                 }
@@ -140,15 +127,15 @@ impl CountRow {
         }
     }
 
-    pub(super) fn unreadable(&self) -> Error {
+    pub(crate) fn unreadable(&self) -> Error {
         let CountRow { key, shards, .. } = self;
         Error::config(format!(
             "shards `{shards}`: row `{key}` names no count that this version knows; \
-             `LockTable::resize_shards` writes it anew"
+             `ShardCount::resize` writes it anew"
         ))
     }
 
-    pub(super) fn other_count(&self, asked: usize, named: Count) -> Error {
-        Error::new(Kind::OtherCount { shards: self.shards.clone(), asked, named })
+    pub(crate) fn other_count(&self, asked: usize, named: Count) -> Error {
+        OtherCount::error(&self.shards, asked, named)
     }
 }
