@@ -747,7 +747,8 @@ pub fn on_real_threads(test: impl Future<Output = ()>) {
     runtime.unwrap().block_on(test);
 }
 
-const SHORT_LEASE: Duration = Duration::from_secs(1);
+/// As short as a term lives through on a machine that has ten times as much to do as it can.
+const SHORT_LEASE: Duration = Duration::from_secs(3);
 
 /// An instance by the system's clock whose tasks are aborted soon.
 fn in_real_time(world: &World, id: &str) -> Spindle {
@@ -804,7 +805,7 @@ fn a_later_lead_starts_no_task_beside_one_that_an_earlier_one_could_not_stop() {
         let second = lead(&lock, &cancel, work);
         another_holds_meanwhile(&world).await;
         assert_eq!((task.begun(), lock.has_lock()), (1, None));
-        let trouble = lock.health().trouble.expect("it says so");
+        let trouble = until("it says so", || lock.health().trouble).await;
         assert!(trouble.error.to_string().contains("still runs"), "{trouble:?}");
         let_go.send(()).unwrap();
         until("the next one starts", || (task.begun() == 2).then_some(())).await;
