@@ -21,6 +21,8 @@ struct Numbers {
     heartbeat_age_seconds: Option<f64>,
     /// When the term began or was ended.
     token_timestamp_seconds: Option<f64>,
+    /// For how long the first in line has waited.
+    first_waits_seconds: Option<f64>,
 }
 
 impl Numbers {
@@ -32,6 +34,9 @@ impl Numbers {
             token_timestamp_seconds: state
                 .since()
                 .map(|since| since.timestamp_micros() as f64 / 1_000_000.0),
+            first_waits_seconds: state
+                .next_since
+                .map(|since| (state.read_at - since).num_milliseconds().max(0) as f64 / 1_000.0),
         }
     }
 
@@ -47,6 +52,7 @@ impl Numbers {
             lease_seconds: older.lease_seconds,
             heartbeat_age_seconds: older.heartbeat_age_seconds,
             token_timestamp_seconds: None,
+            first_waits_seconds: greater(self.first_waits_seconds, other.first_waits_seconds),
         }
     }
 
@@ -62,6 +68,7 @@ impl Numbers {
                 self.token_timestamp_seconds,
                 other.token_timestamp_seconds,
             ),
+            first_waits_seconds: greater(self.first_waits_seconds, other.first_waits_seconds),
         }
     }
 }
@@ -135,7 +142,7 @@ fn of_jobs<'a>(text: &mut String, jobs: impl Iterator<Item = &'a JobState> + Clo
 
 fn of_locks(text: &mut String, locks: &[(&str, Numbers)]) {
     type Value = fn(&Numbers) -> Option<f64>;
-    let families: [(&str, &str, Value); 4] = [
+    let families: [(&str, &str, Value); 5] = [
         (
             "spindle_table_lock_held",
             "1 if somebody holds the lock; of a fleet, how many are held",
@@ -149,6 +156,11 @@ fn of_locks(text: &mut String, locks: &[(&str, Numbers)]) {
             "spindle_table_lock_token_timestamp_seconds",
             "When the term began, or the last one was ended, in seconds of 1970",
             |lock| lock.token_timestamp_seconds,
+        ),
+        (
+            "spindle_table_lock_first_waits_seconds",
+            "For how long the first in line has waited",
+            |lock| lock.first_waits_seconds,
         ),
     ];
     for (name, help, value) in families {
