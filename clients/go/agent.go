@@ -24,14 +24,18 @@ const (
 	silenceMax = 45 * time.Second
 )
 
-// ErrNotHeld says that the lock was not to be had, or is not held any more.
-var ErrNotHeld = errors.New("the lock is not held")
+var (
+	// ErrNotHeld says that the lock was not to be had, or is not held any more.
+	ErrNotHeld = errors.New("the lock is not held")
+	// ErrFenced says that another program leads, or nobody: the transaction must not commit.
+	ErrFenced = errors.New("the term is superseded")
+)
 
 // Options are those of each request. What is zero is the agent's default.
 type Options struct {
 	ID    string
 	Lease time.Duration // 10 s
-	// ReleaseOnExit has the agent release for a process that dies: on a Unix socket, and Linux 6.5 or later.
+	// ReleaseOnExit has the agent release for a process that dies, in Lead: on a Unix socket, and Linux 6.5 or later.
 	ReleaseOnExit bool
 }
 
@@ -53,7 +57,7 @@ type Term struct {
 	over     context.Context
 }
 
-// IsHeld is true until the deadline. Ask before each step of the work.
+// IsHeld is true until the deadline, in this process alone. Ask before each step of the work.
 func (t *Term) IsHeld() bool {
 	_, read := now()
 	return t.pid == os.Getpid() && t.over.Err() == nil && read < t.deadline.Load()
@@ -64,6 +68,25 @@ func (t *Term) IsHeld() bool {
 func (t *Term) FenceSQL() (string, map[string]any) {
 	sql := fmt.Sprintf("SELECT 1 FROM %s WHERE name = @lock AND token = @timestamp AND writer = @writer", t.Fence.Table)
 	return sql, map[string]any{"lock": t.Fence.Lock, "timestamp": t.Fence.Timestamp, "writer": t.Fence.Writer}
+}
+
+// Check fails unless the term is still the lock's. It takes a transaction of Google's client, which must be serializable:
+// Statement, Row and Rows are that client's. It commits before the next term begins, or not at all.
+func Check[Statement ~struct {
+	SQL    string
+	Params map[string]any
+}, Row any, Rows interface{ Do(func(*Row) error) error }](ctx context.Context, transaction interface {
+	Query(context.Context, Statement) Rows
+}, term *Term) error {
+	sql, params := term.FenceSQL()
+	found := 0
+	err := transaction.Query(ctx, Statement{SQL: sql, Params: params}).Do(func(*Row) error { found++; return nil })
+	if err != nil {
+		return err // as it is: the client runs an aborted transaction again
+	} else if found == 0 {
+		return fmt.Errorf("lock %s: token %d: %w", term.Lock, term.Token, ErrFenced)
+	}
+	return nil
 }
 
 // Lead contends until ctx ends, and works under each term. The context of the work ends with its term. The lock is let
@@ -204,7 +227,7 @@ func (a *Agent) named(ctx context.Context, options Options, wanted map[string]an
 	if options.ID != "" {
 		wanted["id"] = options.ID
 	}
-	if options.ReleaseOnExit {
+	if options.ReleaseOnExit && wanted["locks"] != nil {
 		wanted["on_exit"], wanted["pid"] = "release", os.Getpid()
 	}
 	return c

@@ -76,6 +76,9 @@ func TestATermLastsLongerThanItsLeaseAndIsLetGoOfAtTheEndOfTheWork(t *testing.T)
 func TestALockOfAnotherIsNotAcquired(t *testing.T) {
 	agent, _ := started(t, "--socket="+t.TempDir()+"/agent.sock")
 	nothing := func(context.Context, *Term) error { return nil }
+	if err := agent.Acquire(context.Background(), "go-acquire", 0, Options{ReleaseOnExit: true}, nothing); err != nil {
+		t.Fatal("it is for Lead", err)
+	}
 	err := agent.Acquire(context.Background(), "go-acquire", 0, Options{Lease: short}, func(ctx context.Context, term *Term) error {
 		if err := agent.Acquire(ctx, "go-acquire", 0, Options{}, nothing); !errors.Is(err, ErrNotHeld) {
 			t.Error(err)
@@ -170,6 +173,54 @@ func TestWhatNoRepetitionCuresIsTold(t *testing.T) {
 	var refusal *Error
 	err := agent.Lead(context.Background(), "go-bad", Options{ID: ">id"}, nil)
 	if !errors.As(err, &refusal) || refusal.Code != "bad_request" {
+		t.Fatal(err)
+	}
+}
+
+func TestAnotherProcessHoldsNothing(t *testing.T) {
+	agent, _ := started(t, onTCP)
+	agent.Acquire(context.Background(), "go-process", 0, Options{}, func(_ context.Context, term *Term) error {
+		if !term.IsHeld() {
+			t.Error("it is held here")
+		}
+		if term.pid++; term.IsHeld() {
+			t.Error("as a child by fork would see it")
+		}
+		return nil
+	})
+}
+
+// As Google's client has them.
+type statement struct {
+	SQL    string
+	Params map[string]any
+}
+type rows int
+
+func (r *rows) Do(each func(*string) error) error {
+	for range int(*r) {
+		if err := each(new(string)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type transaction struct{ found rows }
+
+func (t *transaction) Query(_ context.Context, asked statement) *rows {
+	if asked.Params["lock"] != "a" || !strings.Contains(asked.SQL, "FROM locktable") {
+		panic(asked)
+	}
+	return &t.found
+}
+
+func TestACheckFailsWithoutTheRow(t *testing.T) {
+	term := &Term{Lock: "a", Fence: Fence{Table: "locktable", Lock: "a"}}
+	if err := Check(context.Background(), &transaction{found: 1}, term); err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(context.Background(), &transaction{}, term); !errors.Is(err, ErrFenced) {
 		t.Fatal(err)
 	}
 }

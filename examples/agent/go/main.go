@@ -18,26 +18,8 @@ import (
 	spindleagent "github.com/spindle-lock/spindle/clients/go"
 )
 
-var errFenced = errors.New("another program leads")
-
 // If this process dies before the commit, its transaction keeps no lock, and the next leader waits for the lease alone.
 var optimistic = spanner.TransactionOptions{ReadLockMode: spannerpb.TransactionOptions_ReadWrite_OPTIMISTIC}
-
-func write(ctx context.Context, orders *spanner.Client, term *spindleagent.Term, id string) error {
-	sql, params := term.FenceSQL()
-	_, err := orders.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, transaction *spanner.ReadWriteTransaction) error {
-		rows := 0
-		counts := func(*spanner.Row) error { rows++; return nil }
-		if err := transaction.Query(ctx, spanner.Statement{SQL: sql, Params: params}).Do(counts); err != nil {
-			return err // as it is: the client runs an aborted transaction again
-		} else if rows == 0 {
-			return errFenced
-		}
-		order := []any{rand.Text(), id, term.Token, spanner.CommitTimestamp}
-		return transaction.BufferWrite([]*spanner.Mutation{spanner.Insert("orders", []string{"id", "leader", "token", "written"}, order)})
-	}, optimistic)
-	return err
-}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
@@ -51,7 +33,15 @@ func main() {
 		for term.IsHeld() {
 			fmt.Println("works", term.Token)
 			time.Sleep(500 * time.Millisecond) // it prepares the order, and the process may be stopped for an hour
-			if err := write(ctx, orders, term, os.Args[2]); errors.Is(err, errFenced) {
+			_, err := orders.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, transaction *spanner.ReadWriteTransaction) error {
+				if err := spindleagent.Check(ctx, transaction, term); err != nil {
+					return err
+				}
+				order := []any{rand.Text(), os.Args[2], term.Token, spanner.CommitTimestamp}
+				insert := spanner.Insert("orders", []string{"id", "leader", "token", "written"}, order)
+				return transaction.BufferWrite([]*spanner.Mutation{insert})
+			}, optimistic)
+			if errors.Is(err, spindleagent.ErrFenced) {
 				fmt.Println("fenced", err)
 			} else if err != nil {
 				fmt.Println("failed", err)
