@@ -100,14 +100,13 @@ final class Place {
       }
     }
 
-    private void send(SocketAddress at, byte[]... parts) throws IOException {
+    private void send(SocketAddress at, byte[] request) throws IOException {
       limited(
           () -> {
             channel.connect(at);
-            for (byte[] part : parts) {
-              for (ByteBuffer left = ByteBuffer.wrap(part); left.hasRemaining(); ) {
-                channel.write(left);
-              }
+            // In one piece: who refuses it by its head may close before the rest comes.
+            for (ByteBuffer left = ByteBuffer.wrap(request); left.hasRemaining(); ) {
+              channel.write(left);
             }
             return null;
           });
@@ -139,17 +138,17 @@ final class Place {
   Answer open(String method, String path, Map<String, ?> body, Duration limit, Consumer<Answer> begun)
       throws IOException {
     String secret = tokenFile == null ? token : Files.readString(tokenFile).strip();
-    byte[] content = Json.write(body).getBytes(UTF_8);
+    String content = Json.write(body);
     String host = address.startsWith("/") ? "localhost" : address;
     // So the answer ends with its connection, and comes in no chunks.
     String head =
         method + " " + path + " HTTP/1.0\r\nHost: " + host + "\r\nContent-Type: application/json\r\nContent-Length: "
-            + content.length + (secret == null ? "" : "\r\nAuthorization: Bearer " + secret) + "\r\n\r\n";
+            + content.getBytes(UTF_8).length + (secret == null ? "" : "\r\nAuthorization: Bearer " + secret) + "\r\n\r\n";
     SocketAddress at = place();
     Answer answer = new Answer(at, limit);
     try {
       begun.accept(answer);
-      answer.send(at, head.getBytes(UTF_8), content);
+      answer.send(at, (head + content).getBytes(UTF_8));
       status(answer);
       return answer;
     } catch (IOException | RuntimeException error) {
