@@ -10,6 +10,7 @@ use google_cloud_spanner::client::{DatabaseAdmin, Spanner};
 #[cfg(feature = "__simulation")]
 use crate::batch::{Budget, Store};
 use crate::error::Result;
+use crate::job::JobRun;
 use crate::operate::{
     self, AtExit, Checked, Evict, ExitedInstance, History, JobList, JobState, LockList, LockState,
     Observer,
@@ -475,10 +476,16 @@ impl LockTable {
         operate::release_exited(&self.0, gone).await
     }
 
-    /// Releases what an instance of this process left to its lease: for the agent, whose client lets go late.
+    /// Releases what an instance of this process left to its lease: for the agent, whose client lets go late. The run of
+    /// a job is recorded as done, or as failed.
     #[doc(hidden)]
-    pub async fn release_left(&self, instance: &ExitedInstance) -> AtExit {
-        operate::release_left(&self.0, instance).await
+    pub async fn release_left(
+        &self,
+        instance: &ExitedInstance,
+        run: Option<(&JobRun, bool)>,
+    ) -> AtExit {
+        let record = run.map(|(run, is_done)| run.ends(is_done));
+        operate::release_left(&self.0, instance, record).await
     }
 
     /// Returns the health of all that this table runs in this process, for one probe of a service with many

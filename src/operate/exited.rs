@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use spindle_protocol::job::RecordChange;
 use spindle_protocol::{Answer, Change, Nonce, Observation, Succession, TermId, Timing};
 
 use crate::batch::OpKind;
@@ -57,12 +58,17 @@ pub enum AtExit {
 /// The caller knows that these processes are gone. The condition is that of any release: the token and the
 /// writer, as they were read here.
 pub(crate) async fn release_exited(table: &Table, gone: &[ExitedInstance]) -> Vec<AtExit> {
-    join_all(gone.iter().map(|instance| release(table, instance, Spares::Young))).await
+    join_all(gone.iter().map(|instance| release(table, instance, Spares::Young, None))).await
 }
 
-/// Releases what an instance left to its lease, for the client behind it, which says that its work has stopped.
-pub(crate) async fn release_left(table: &Table, instance: &ExitedInstance) -> AtExit {
-    release(table, instance, Spares::None).await
+/// Releases what an instance left to its lease, for the client behind it, which says that its work has stopped; and
+/// records how a job's run has ended.
+pub(crate) async fn release_left(
+    table: &Table,
+    instance: &ExitedInstance,
+    record: Option<RecordChange>,
+) -> AtExit {
+    release(table, instance, Spares::None, record).await
 }
 
 /// The terms that are left to their leases all the same.
@@ -72,7 +78,12 @@ enum Spares {
     Young,
 }
 
-async fn release(table: &Table, instance: &ExitedInstance, spares: Spares) -> AtExit {
+async fn release(
+    table: &Table,
+    instance: &ExitedInstance,
+    spares: Spares,
+    record: Option<RecordChange>,
+) -> AtExit {
     let lock = instance.lock.as_str();
     if table.check_lock(lock).is_err() {
         // No lock can have that name.
@@ -94,7 +105,11 @@ async fn release(table: &Table, instance: &ExitedInstance, spares: Spares) -> At
     }
     // The row doesn't tell how often the dead process polled.
     let next = Succession::InLine { grace: Timing::from_lease(lease).poll_interval * 2 };
-    let change = Change::Release { term, next };
+    let release = Change::Release { term, next };
+    let change = match record {
+        None => release,
+        Some(record) => Change::Job { term: Box::new(release), record },
+    };
     let outcome = send(OpKind::Change(change)).await;
     match outcome.answer {
         Answer::Applied { .. } => AtExit::Released(token),

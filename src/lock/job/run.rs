@@ -10,6 +10,7 @@ use google_cloud_spanner::model::CommitResponse;
 use google_cloud_spanner::mutation::Mutation;
 use google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle_protocol::Timestamp;
+use spindle_protocol::job::{Ending, RecordChange};
 
 use super::slot::time;
 use crate::error::Result;
@@ -56,6 +57,12 @@ impl JobRun {
     /// For work that can't be stopped, or of which nobody knows whether it still goes on.
     pub fn lapse(&self) {
         self.lapses.store(true, Ordering::Release);
+    }
+
+    /// Returns the record of its end.
+    pub(crate) fn ends(&self, is_done: bool) -> RecordChange {
+        let ending = if is_done { Ending::Done } else { Ending::Failed };
+        RecordChange::End { key: self.key.clone(), ending }
     }
 
     pub(super) fn lapses(&self) -> bool {

@@ -32,6 +32,11 @@ impl Admission {
         Ok(Admission { token, uids })
     }
 
+    /// The users that may use a socket.
+    pub fn uids(&self) -> Arc<[u32]> {
+        Arc::clone(&self.uids)
+    }
+
     fn allows(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.token else { return true };
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());

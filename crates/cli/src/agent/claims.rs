@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::http::StatusCode;
 use axum::response::sse::Event;
 use rand::RngExt as _;
+use spindle::job::JobRun;
 use spindle::operate::{AtExit, ExitedInstance};
 use spindle::{CancellationToken, LockTable, Spindle, Term};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -57,6 +58,8 @@ pub struct Wanted<'a> {
 /// A term that is renewed no more, whose client may still let go of it.
 struct Lapsing {
     instance: ExitedInstance,
+    /// The run of a job, whose end is recorded with the release.
+    run: Option<JobRun>,
     until: Instant,
 }
 
@@ -227,7 +230,8 @@ impl Claims {
     }
 
     /// Lets go for a client, and says what came of it: also of a term that is renewed no more, until its lease is over.
-    pub async fn let_go(&self, secret: &str) -> Result<&'static str> {
+    /// The late end of a run is `done`, or it has failed.
+    pub async fn let_go(&self, secret: &str, is_done: bool) -> Result<&'static str> {
         let found = self.find(secret);
         if let Ok(claim) = &found
             && let Some(outcome) = claim.let_go().await
@@ -238,7 +242,8 @@ impl Claims {
         let Some(lapsing) = lapsing.filter(|lapsing| lapsing.until > Instant::now()) else {
             return found.map(|_| "ended_before");
         };
-        Ok(match self.table.release_left(&lapsing.instance).await {
+        let run = lapsing.run.as_ref().map(|run| (run, is_done));
+        Ok(match self.table.release_left(&lapsing.instance, run).await {
             AtExit::Released(_) => {
                 self.counted(|counts| counts.released += 1);
                 "released"
@@ -255,21 +260,20 @@ impl Claims {
     /// Ends what the client had under this name: who asks for it anew has stopped its work.
     pub async fn make_room(&self, secret: Option<&str>) {
         if let Some(secret) = secret {
-            // Usually there is none. A lease that can't be released runs out.
-            let _ = self.let_go(secret).await;
+            // Usually there is none. A lease that can't be released runs out. Nobody says that a run is done.
+            let _ = self.let_go(secret, false).await;
         }
     }
 
     /// Notes a term that is renewed no more, for its client to let go of.
-    pub fn lapses(&self, secret: &str, term: &Term) {
+    pub fn lapses(&self, secret: &str, term: &Term, run: Option<JobRun>) {
         let Some(instance) = ExitedInstance::holder_of(term) else { return };
         let now = Instant::now();
         let mut inner = self.inner();
         inner.lapsing.retain(|_, lapsing| lapsing.until > now);
         if inner.lapsing.len() < self.claims_max {
-            inner
-                .lapsing
-                .insert(secret.to_string(), Lapsing { instance, until: now + term.remaining() });
+            let until = now + term.remaining();
+            inner.lapsing.insert(secret.to_string(), Lapsing { instance, run, until });
         }
     }
 

@@ -167,7 +167,7 @@ impl Holder {
             say_lapses(&term, &over);
         }
         // Until then nobody can take the lock: the lease counts from a heartbeat that was sent before.
-        claims.lapses(&self.claimed.secret, &term);
+        claims.lapses(&self.claimed.secret, &term, None);
         guard.lapse().await;
         let Some(client) = client else {
             claims.counted(|counts| counts.lapsed += 1);
@@ -245,7 +245,9 @@ impl Holder {
         let reason = over.reason();
         let Over::LetGo(released) = over else {
             say_lapses(&start.run, &over);
-            self.claimed.claims.counted(|counts| counts.lapsed += 1);
+            let claims = &self.claimed.claims;
+            claims.lapses(&self.claimed.secret, &start.run, Some(start.run.clone()));
+            claims.counted(|counts| counts.lapsed += 1);
             start.run.lapse();
             drop(start.end);
             // It fails, as the client's silence has already told.

@@ -69,7 +69,7 @@ pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitC
     log::begin();
     let database = database(common)?;
     let admission = Admission::read(agent.token_file.as_deref(), &agent.allow_uid)?;
-    let (listener, address) = own_listener(agent).await?;
+    let (listener, address) = own_listener(agent, admission.uids()).await?;
     // At least one, however few open files are allowed.
     let probes_max = agent.probes.map_or(0, |_| PROBES_MAX.min(listener.connections_max() / 2));
     let connections = listener.connections_max() - probes_max;
@@ -177,9 +177,9 @@ async fn let_go(claims: &Claims, grace: Duration, signals: &mut Signals) {
 }
 
 /// Listens where only this host can reach it; says where.
-async fn own_listener(agent: &Agent) -> Result<(Listener, String)> {
+async fn own_listener(agent: &Agent, uids: Arc<[u32]>) -> Result<(Listener, String)> {
     if let Some(path) = &agent.socket {
-        return Ok((Listener::Unix(own_socket(path, agent)?), path.display().to_string()));
+        return Ok((Listener::Unix(own_socket(path, agent)?, uids), path.display().to_string()));
     }
     if !agent.listen.ip().is_loopback() {
         let text = format!("--listen {}: other hosts reach it", agent.listen);

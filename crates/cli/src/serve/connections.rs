@@ -34,6 +34,9 @@ const REQUEST_BYTES_MAX: usize = 128 * 1024;
 
 const CONNECTIONS_MAX: usize = 1_000;
 
+/// Connections at a time of users who are not allowed, to tell them so. They take none of the others'.
+const STRANGERS_MAX: usize = 8;
+
 /// How long a viewer that still reads an answer after the end is waited for.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
@@ -62,7 +65,8 @@ impl Limits {
 
 pub enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener),
+    /// With the users that are allowed.
+    Unix(UnixListener, Arc<[u32]>),
 }
 
 /// A connection of either kind.
@@ -83,7 +87,7 @@ impl Listener {
                 limits.bound(&stream)?;
                 (Box::new(stream), None)
             }
-            Listener::Unix(listener) => {
+            Listener::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
                 limits.bound(&stream)?;
                 let peer = Peer::of(&stream)?;
@@ -96,7 +100,14 @@ impl Listener {
     pub fn connections_max(&self) -> usize {
         match self {
             Listener::Tcp(_) => connections_max(),
-            Listener::Unix(_) => connections_max() / 2,
+            Listener::Unix(..) => connections_max() / 2,
+        }
+    }
+
+    fn is_stranger(&self, peer: Option<&Peer>) -> bool {
+        match (self, peer) {
+            (Listener::Unix(_, uids), Some(peer)) => !uids.contains(&peer.uid),
+            _ => false,
         }
     }
 }
@@ -121,15 +132,19 @@ pub async fn answer(
         .max_buf_size(REQUEST_BYTES_MAX)
         .keep_alive(limits.keep_alive);
     let count = limits.connections.unwrap_or_else(|| listener.connections_max());
-    let (free, idle) = (Arc::new(Semaphore::new(count)), Idle::default());
+    let free = Free {
+        own: Arc::new(Semaphore::new(count)),
+        strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
+        idle: Idle::default(),
+    };
     while let Some(((stream, peer), permit)) =
-        end.run_until_cancelled(next(&listener, limits, &free, &idle)).await.flatten()
+        end.run_until_cancelled(next(&listener, limits, &free)).await.flatten()
     {
         let routes = match peer {
             Some(peer) => routes.clone().layer(Extension(peer)),
             None => routes.clone(),
         };
-        let waiting = idle.begin();
+        let waiting = free.idle.begin();
         let cut = waiting.cut.clone();
         let service = Served { routes: TowerToHyperService::new(routes), waiting };
         let connection = http.serve_connection(TokioIo::new(stream), service);
@@ -153,7 +168,7 @@ pub async fn answer(
     at_end();
     let all = u32::try_from(count).unwrap_or(u32::MAX);
     // Each of them ends within its limit.
-    let _all_are_free = free.acquire_many(all).await;
+    let _all_are_free = free.own.acquire_many(all).await;
 }
 
 async fn too_old(limits: Limits) {
@@ -163,25 +178,37 @@ async fn too_old(limits: Limits) {
     }
 }
 
+/// The room for connections.
+struct Free {
+    own: Arc<Semaphore>,
+    strangers: Arc<Semaphore>,
+    idle: Idle,
+}
+
 /// The next connection, once there is room for it: those whose request has not come make some. The others wait in the
 /// system's queue.
 async fn next(
     listener: &Listener,
     limits: Limits,
-    free: &Arc<Semaphore>,
-    idle: &Idle,
+    free: &Free,
 ) -> Option<(Accepted, OwnedSemaphorePermit)> {
     let accepted = loop {
         match listener.accept(limits).await {
+            Ok((stream, peer)) if listener.is_stranger(peer.as_ref()) => {
+                // The others are cut.
+                if let Ok(permit) = Arc::clone(&free.strangers).try_acquire_owned() {
+                    return Some(((stream, peer), permit));
+                }
+            }
             Ok(accepted) => break accepted,
             // The client is gone already, or there are no files: some connections will end.
             Err(_) => sleep(PAUSE).await,
         }
     };
-    if free.available_permits() == 0 {
-        idle.cut_oldest();
+    if free.own.available_permits() == 0 {
+        free.idle.cut_oldest();
     }
-    let permit = Arc::clone(free).acquire_owned().await.ok()?;
+    let permit = Arc::clone(&free.own).acquire_owned().await.ok()?;
     Some((accepted, permit))
 }
 

@@ -106,6 +106,33 @@ async fn a_client_whose_connection_has_ended_can_still_let_go() {
 }
 
 #[tokio::test]
+async fn a_run_whose_connection_has_ended_can_still_be_ended() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let mut streams = Vec::new();
+    let (failed, done) = ("2026-11-26T03:00:00Z", "2026-11-26T04:00:00Z");
+    for (count, outcome, slot, next) in
+        [(1, "failed", failed, "gained"), (2, "done", done, "ended")]
+    {
+        let body = json!({ "lock": outcome, "slot": slot, "lease": "60s", "retry_pause": "10ms" });
+        let mut events = agent.stream("/v1/run-once", &body).await;
+        let held = gained(&mut events).await;
+        drop(events);
+        let lapsed = format!("lapsed_total {count}");
+        until("it is noticed", async || agent.get("/metrics").await.body.contains(&lapsed)).await;
+        let path = format!("{}?outcome={outcome}", claim(&held));
+        let answer = agent.send("DELETE", &path, &Value::Null).await;
+        assert_eq!(answer, (200, json!({ "outcome": "released" })));
+        let mut again = agent.stream("/v1/run-once", &body).await;
+        again.named("waiting").await;
+        let (event, told) = again.next().await.unwrap();
+        assert_eq!(event, next, "{told}");
+        // So that it doesn't lapse, too.
+        streams.push(again);
+    }
+}
+
+#[tokio::test]
 async fn one_heartbeat_is_enough_for_all_locks_of_a_stream() {
     let world = World::start().await;
     let agent = agent(&world, &[]).await;

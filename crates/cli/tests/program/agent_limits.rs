@@ -216,6 +216,15 @@ async fn status_for(uid: u32, agent: &OnSocket) -> String {
     String::from_utf8([said.stdout, said.stderr].concat()).unwrap()
 }
 
+/// How many of 30 connections of another user are cut before they ask for anything.
+async fn cut_of(uid: u32, agent: &OnSocket) -> String {
+    let asks = "use IO::Socket::UNIX; use IO::Select;                 my @all = map { IO::Socket::UNIX->new(Peer => $ARGV[0]) or die $! } 1..30;                 my ($cut, $left) = (0, IO::Select->new(@all)); my $end = time + 2;                 while (time < $end) { for ($left->can_read(0.2)) { $cut++; $left->remove($_) } } print $cut";
+    let mut client = Command::new("perl");
+    client.args(["-e", asks]).arg(&agent.socket).uid(uid).current_dir("/");
+    let said = client.output().await.unwrap();
+    String::from_utf8([said.stdout, said.stderr].concat()).unwrap()
+}
+
 #[tokio::test]
 async fn a_socket_serves_the_users_that_it_is_told_of() {
     let (uid, other) = (65_534, 65_533);
@@ -235,6 +244,9 @@ async fn a_socket_serves_the_users_that_it_is_told_of() {
     let refused = status_for(other, &shared).await;
     assert!(refused.starts_with("HTTP/1.0 403") && refused.contains("user 65533"), "{refused}");
     assert!(status_for(0, &shared).await.starts_with("HTTP/1.0 200"), "root may");
+    let cut = cut_of(other, &shared).await;
+    assert_eq!(cut, "22", "of 30 that say nothing, only 8 are heard");
+    assert_eq!(cut_of(uid, &shared).await, "0");
 }
 
 #[tokio::test]
