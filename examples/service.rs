@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::get;
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
@@ -48,12 +48,17 @@ async fn main() -> Result<(), Failure> {
     // First of all, so that no signal is missed while the rest starts.
     let shutdown = terminated()?;
     let metrics = exporter()?.install_recorder()?;
-    let listener = TcpListener::bind("127.0.0.1:8080").await?;
+    let listen = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:8080".into());
+    let listener = TcpListener::bind(listen).await?;
     println!("listens on http://{}", listener.local_addr()?);
     let (database, emulator) = match std::env::var("DATABASE") {
         Ok(database) => (database, None),
         Err(_) => {
             let (database, emulator) = demonstration().await?;
+            let address = emulator.address();
+            println!(
+                "a second replica: LISTEN=127.0.0.1:8081 SPANNER_EMULATOR_HOST={address} DATABASE={database}"
+            );
             (database, Some(emulator))
         }
     };
@@ -249,6 +254,7 @@ fn routes(service: Arc<Service>) -> axum::Router {
         .route("/startupz", get(startup))
         .route("/readyz", get(readiness))
         .route("/livez", get(liveness))
+        .route("/leader/{tenant}", get(leadership))
         .route(
             "/metrics",
             get(async |State(service): State<Arc<Service>>| service.metrics.render()),
@@ -285,6 +291,18 @@ async fn liveness(State(service): State<Arc<Service>>) -> (StatusCode, String) {
         let dead = troubles(tenants, Health::is_alive);
         (dead.is_empty(), dead)
     })
+}
+
+/// Says yes on the replica that leads this tenant, and on no other: for a load balancer.
+async fn leadership(
+    State(service): State<Arc<Service>>,
+    Path(tenant): Path<String>,
+) -> (StatusCode, &'static str) {
+    let leads = |tenants: &Tenants| tenants.get(&tenant)?.lock.has_lock();
+    match service.tenants().as_ref().and_then(leads) {
+        Some(_) => (StatusCode::OK, "leads\n"),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "does not lead\n"),
+    }
 }
 
 /// Names the trouble of each lock that is not fine.

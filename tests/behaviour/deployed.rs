@@ -137,9 +137,11 @@ async fn a_replica_that_is_told_to_stop_says_so_and_hands_over_each_tenant_at_on
     old.answers("/startupz", true).await;
     deployment.bills(&ids).await;
     assert!(old.passes("/readyz").await && old.passes("/livez").await);
+    assert!(old.passes("/leader/acme").await && !old.passes("/leader/nobody").await);
     let new = Replica::start(&deployment.emulator, recorder.handle()).await;
     new.answers("/readyz", true).await;
     sleep(LEASE).await;
+    assert!(!new.passes("/leader/acme").await, "one replica alone leads");
 
     let releases = deployment.emulator.inject(
         Fault::on(Rpc::Commit).table("locktable").times(1).effect(Effect::Delay(LEASE / 10)),
@@ -152,6 +154,7 @@ async fn a_replica_that_is_told_to_stop_says_so_and_hands_over_each_tenant_at_on
     timeout(LEASE / 2, old.serving).await.unwrap().unwrap().unwrap();
     drop(releases);
     assert!(TcpStream::connect(old.address).await.is_err(), "it listens no more");
+    new.answers("/leader/acme", true).await;
     sleep(Duration::from_secs(2)).await;
     for id in ids {
         assert!(
