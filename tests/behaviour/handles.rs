@@ -1,7 +1,5 @@
 //! Handles: cloned, dropped in every order, cancelled early, run twice.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use spindle::health::Role;
@@ -11,6 +9,7 @@ use spindle_emulator::{Effect, Fault, Rpc};
 use spindle_fleet::{Member, RwLock, Semaphore};
 use tokio::time::{sleep, timeout};
 
+use crate::threads::at_once;
 use crate::world::{Contender, DATABASE, EVENTUALLY, LEASE, LOCK, World, lock_of, until};
 
 fn assert_send_sync<T: Send + Sync + 'static>() {}
@@ -203,13 +202,6 @@ async fn a_watch_alternates_gain_and_loss_however_slow_its_reader() {
     for mut watch in [slow, lock.watch()] {
         let next = timeout(EVENTUALLY, watch.next()).await.expect("the loop has ended");
         assert!(next.is_none(), "{next:?}");
-    }
-}
-
-pub fn at_once<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => panic!("it waits"),
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
 
 use crate::log::Log;
+use crate::threads::{Blocking, on_real_threads};
 use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, TABLE, World, spindle, timed, until};
 
 /// Leads in a task of its own.
@@ -710,41 +711,6 @@ async fn an_error_after_cancellation_is_returned_unless_it_only_says_that_the_te
 fn over(term: &Term) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let later = FencingToken::from_nanoseconds(term.token().as_nanoseconds() + 1);
     Ok(HighWaterMark::starting_at(later).admit(term.token())?)
-}
-
-/// A task that blocks its thread until it is let go.
-#[derive(Clone)]
-pub struct Blocking {
-    begun: Arc<AtomicUsize>,
-    blocks: Arc<std::sync::Mutex<std::sync::mpsc::Receiver<()>>>,
-}
-
-impl Blocking {
-    pub fn new() -> (Blocking, std::sync::mpsc::Sender<()>) {
-        let (let_go, blocks) = std::sync::mpsc::channel();
-        (Blocking { begun: Arc::default(), blocks: Arc::new(blocks.into()) }, let_go)
-    }
-
-    pub fn begun(&self) -> usize {
-        self.begun.load(Ordering::SeqCst)
-    }
-
-    /// The first task blocks; later ones wait to be cancelled.
-    pub async fn work(self, term: Term) {
-        if self.begun.fetch_add(1, Ordering::SeqCst) == 0 {
-            // It ends by an error, too, when the test is over.
-            let _ = self.blocks.lock().unwrap().recv();
-        } else {
-            term.cancelled().await;
-        }
-    }
-}
-
-/// Runs a test on real time and real threads: a blocked thread stops a virtual clock, too.
-pub fn on_real_threads(test: impl Future<Output = ()>) {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build();
-    runtime.unwrap().block_on(test);
 }
 
 /// As short as a term lives through on a machine that has ten times as much to do as it can.

@@ -90,6 +90,7 @@ impl Line {
     }
 
     /// Returns how many bytes of the server's it has carried.
+    #[allow(dead_code, reason = "for the laws of fleets")]
     pub fn brought(&self) -> u64 {
         self.state.brought.load(Ordering::SeqCst)
     }

@@ -5,12 +5,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-mod fleet;
 mod line;
 mod log;
 #[path = "../../examples/service.rs"]
 #[expect(dead_code, reason = "what its `main` uses alone")]
 mod service_example;
+mod threads;
 mod window;
 mod world;
 
@@ -21,7 +21,6 @@ mod commits;
 mod connection;
 mod credentials;
 mod deployed;
-mod deploys;
 mod docs;
 mod dropping;
 mod fencing;
@@ -30,7 +29,6 @@ mod guard;
 mod handles;
 mod health;
 mod history;
-mod in_turn;
 mod isolation;
 mod jobs;
 mod jobs_fleet;
@@ -42,26 +40,17 @@ mod logs;
 mod loops;
 mod manual_edits;
 mod many;
-mod members;
 mod names;
 mod on_google;
 
 mod outages;
-mod permits;
-mod polls;
 mod postgresql;
 mod rank;
-mod readers_and_writers;
 mod rows;
 mod runtimes;
 mod schema;
 mod service;
-mod shard_count;
-mod shards;
-mod shards_blocked;
-mod shards_seen;
 mod stalls;
 mod takeover;
 mod unknown;
 mod verbs;
-mod weights;

@@ -10,7 +10,7 @@ use spindle_fleet::{Member, Semaphore};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-use crate::handles::at_once;
+use crate::threads::at_once;
 use crate::world::{LOCK, TABLE, World, runtime, until};
 
 /// Far more than a request takes, and far less than a caller has.

@@ -2,25 +2,16 @@
 
 use std::time::Duration;
 
-use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, FaultHandle, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, pair, timed, until};
+use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, LOST, World, pair, timed, until};
 
 /// Sets the outcome of the next commit to the lock's row.
 fn next_commit(world: &World, effect: Effect) -> FaultHandle {
     let commit = Fault::on(Rpc::Commit).table("locktable").key(LOCK).times(1);
     world.spanner.inject(commit.effect(effect))
 }
-
-/// Each way in which a reply can be missing although the commit was applied.
-pub const LOST: [Effect; 4] = [
-    Effect::LoseReply,
-    Effect::StallReply,
-    Effect::FailAfterApplying(Code::Unavailable),
-    Effect::FailAfterApplying(Code::Unknown),
-];
 
 #[tokio::test(start_paused = true)]
 async fn an_insert_whose_reply_is_lost_is_found_to_be_ours() {

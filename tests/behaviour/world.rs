@@ -13,9 +13,10 @@ use spindle::testing::Clock;
 use spindle::{
     CancellationToken, Database, Fence, FencingToken, LockBuilder, LockTable, RunHandle, Spindle,
 };
+use spindle_emulator::engine::Code;
 use spindle_emulator::engine::Value;
-use spindle_emulator::{Emulator, Rpc};
-use spindle_fleet::{Builder, Member, RwLock, Semaphore};
+use spindle_emulator::{Effect, Emulator, Rpc};
+use spindle_fleet::{Builder, Member, RwLock};
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -33,6 +34,14 @@ pub const TABLE: &str = include_str!("../../ddl/googlesql.sql");
 
 /// As other implementations make it, and no table that locks take.
 pub const FOUR_COLUMNS: &str = include_str!("../four_columns.sql");
+
+/// Each way in which a reply can be missing although the commit was applied.
+pub const LOST: [Effect; 4] = [
+    Effect::LoseReply,
+    Effect::StallReply,
+    Effect::FailAfterApplying(Code::Unavailable),
+    Effect::FailAfterApplying(Code::Unknown),
+];
 
 pub struct World {
     pub spanner: Emulator,
@@ -110,11 +119,6 @@ impl World {
 
     pub fn member(&self, id: &str) -> Builder<Member> {
         Member::new(&self.table(), "orders").id(id).lease(LEASE).clock(Clock::runtime())
-    }
-
-    pub fn semaphore(&self, id: &str, permits: usize) -> Builder<Semaphore> {
-        let semaphore = Semaphore::new(&self.table(), "uploads", permits);
-        semaphore.id(id).lease(LEASE).clock(Clock::runtime())
     }
 
     pub fn rw_lock(&self, id: &str) -> Builder<RwLock> {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use spindle::testing::Clock;
 use spindle::{CancellationToken, Error, FencingToken, LockTable, TaskResult};
-use spindle_fleet::{Shard, ShardEvent, ShardEvents, Shards};
+use spindle_fleet::{Builder, Semaphore, Shard, ShardEvent, ShardEvents, Shards};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -22,6 +23,13 @@ pub struct Fleet {
     pub lease: Duration,
     /// How many shards its members name.
     pub count: usize,
+}
+
+impl World {
+    pub fn semaphore(&self, id: &str, permits: usize) -> Builder<Semaphore> {
+        let semaphore = Semaphore::new(&self.table(), "uploads", permits);
+        semaphore.id(id).lease(LEASE).clock(Clock::runtime())
+    }
 }
 
 impl Fleet {

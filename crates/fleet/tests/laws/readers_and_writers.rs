@@ -14,8 +14,7 @@ use spindle_fleet::{ReadGuard, RwLock, WriteGuard};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::unknown::LOST;
-use crate::world::{EVENTUALLY, LEASE, PAST, World, cells, order, timed, travelled, until};
+use crate::world::{EVENTUALLY, LEASE, LOST, PAST, World, cells, order, timed, travelled, until};
 
 const GATE: &str = "spindle:rw:catalogue";
 const WRITE_LOCK: &str = "spindle:rw:catalogue/write";

@@ -7,7 +7,7 @@ use spindle_fleet::ShardEvent;
 use tokio::time::{sleep, timeout};
 
 use crate::fleet::Fleet;
-use crate::handles::at_once;
+use crate::threads::at_once;
 use crate::world::{EVENTUALLY, LEASE};
 
 const SHARDS: usize = 6;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use crate::fleet::Worker;
-use crate::lead::{Blocking, on_real_threads};
+use crate::threads::{Blocking, on_real_threads};
 use crate::world::{EVENTUALLY, World, until};
 
 const LEASE: Duration = Duration::from_secs(1);
