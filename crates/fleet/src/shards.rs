@@ -252,7 +252,7 @@ impl Shards {
     /// # Errors
     ///
     /// [`is_config`](spindle::Error::is_config) for settings that can't work.
-    /// [`is_other_count`](spindle::Error::is_other_count) if the group shares another count of these
+    /// [`is_other_count`](crate::is_other_count) if the group shares another count of these
     /// shards when `run` begins; a `run` that goes on follows each move.
     ///
     /// [`is_unstoppable`](spindle::Error::is_unstoppable) if a task
