@@ -4,7 +4,7 @@
 //! cargo run --example read_modify_write
 //! ```
 //!
-//! Each function returns `spindle::Result`: `?` takes errors of Google's client, too. Two holders, one
+//! Each function returns `spindle::Result`: `?` takes those of Google's requests, too. Two holders, one
 //! after the other, count what they sell. The first one goes on after its term, and is refused.
 
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};

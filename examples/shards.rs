@@ -18,8 +18,7 @@ mod workload;
 use std::collections::BTreeMap;
 
 use spindle::{CancellationToken, Database, LockTable};
-use spindle_fleet::Member;
-use spindle_fleet::Shard;
+use spindle_fleet::{Member, Shard};
 
 use crate::process::Process;
 use crate::server::{DATABASE, Failure, Server, connect};
@@ -76,8 +75,8 @@ async fn share(
         let (at_work, client) = (workload.enter(shard.number(), id), client.clone());
         async move {
             let _at_work = at_work;
-            // The shard is somebody else's after an error.
-            let _ = work(&client, shard.number(), &shard).await;
+            // An error of a fenced write says that the shard is somebody else's now.
+            work(&client, shard.number(), &shard).await
         }
     };
     Ok(member.shards("pieces", SHARDS).run(cancel, task).await?)

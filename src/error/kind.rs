@@ -459,7 +459,7 @@ impl From<Error> for google_cloud_spanner::Error {
 }
 
 /// Takes an error of Google's client for one of this library, so that `?` does in a function that
-/// returns [`spindle::Result`](Result).
+/// returns [`spindle::Result`](Result). That is the error of requests: making a client has one of its own.
 ///
 /// An error of this library inside comes out as it was. Of any other the request isn't known, which
 /// may have been a commit. So an end that is not definite [leaves the outcome

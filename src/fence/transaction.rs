@@ -148,6 +148,9 @@ impl FencedTransaction {
 
     /// Checks the fence, does `work`, and commits.
     ///
+    /// `work` returns Google's `Result`. An error of your own becomes one of these by
+    /// `map_err(Error::give_up)`, and an [`Error`] by `?`.
+    ///
     /// `work` may run several times: whenever Spanner aborts the transaction, or knows it no more,
     /// it is begun anew, fence included. So `work` should do nothing that can't be done twice.
     ///

@@ -24,6 +24,8 @@ use crate::shards_view::{ShardEvent, ShardsView};
 /// cancellation. The token is later than that of the shard's previous holder. A write that must not
 /// come late has to carry the [`fence`](Term::fence).
 ///
+/// A function that takes a [`Term`] gets `Term::clone(&shard)`.
+///
 /// [`cancelled`](Term::cancelled) resolves when the task is to stop: the shard goes to another
 /// member, this member leaves, or the term was lost.
 #[derive(Clone, Debug)]

@@ -210,7 +210,8 @@ impl Shards {
     ///
     /// All the tasks of a process share its heartbeats and polls with every other lock of the same
     /// [`LockTable`](spindle::LockTable). The member's row in the group is another thing: run
-    /// [`Member::run`], too, if it is to be seen by [`Member::members`].
+    /// [`Member::run`], too, if it is to be seen by [`Member::members`]. For probes ask
+    /// [`LockTable::health`](spindle::LockTable::health), which tells of all the locks behind them.
     ///
     /// ```
     /// use spindle::{CancellationToken, Database, Ddl, LockTable};
@@ -228,18 +229,15 @@ impl Shards {
     /// let member = Member::new(&table, "orders").id("node-1").lease(Duration::from_secs(1)).build()?;
     /// let (started, mut at_work) = tokio::sync::mpsc::unbounded_channel();
     /// let cancel = CancellationToken::new();
-    /// let (shards, stop) = (member.shards("partitions", 4), cancel.clone());
-    /// let sharing = tokio::spawn(async move {
-    ///     let task = move |shard: Shard| {
-    ///         let started = started.clone();
-    ///         async move {
-    ///             // … work, and write under shard.fence() …
-    ///             started.send(shard.number()).ok();
-    ///             shard.cancelled().await;
-    ///         }
-    ///     };
-    ///     shards.run(stop, task).await
-    /// });
+    /// let task = move |shard: Shard| {
+    ///     let started = started.clone();
+    ///     async move {
+    ///         // … work, and write under shard.fence() …
+    ///         started.send(shard.number()).ok();
+    ///         shard.cancelled().await;
+    ///     }
+    /// };
+    /// let sharing = tokio::spawn(member.shards("partitions", 4).run(cancel.clone(), task));
     /// for _ in 0..4 {
     ///     println!("at work on shard {:?}", at_work.recv().await);
     /// }
@@ -264,27 +262,23 @@ impl Shards {
     ///
     /// Dropping the future aborts the tasks, without the time to stop that `cancel` gives. The shards
     /// are released once they have ended.
-    #[expect(
-        clippy::manual_async_fn,
-        reason = "who spawns an `async fn` proves of `R` anew that it is `Send`, which fails for errors \
-                  with a lifetime"
-    )]
     pub fn run<R, F, Fut>(
         &self,
         cancel: CancellationToken,
         task: F,
-    ) -> impl Future<Output = Result<()>> + Send
+    ) -> impl Future<Output = Result<()>> + Send + use<R, F, Fut>
     where
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = R> + Send + 'static,
         R: TaskResult,
     {
+        let this = self.clone();
         async move {
-            self.check()?;
-            let runtime = runtime(&format!("group `{}`", self.0.member.group()))?;
+            this.check()?;
+            let runtime = runtime(&format!("group `{}`", this.0.member.group()))?;
             let dropped = CancellationToken::new();
             let _drop = dropped.clone().drop_guard();
-            let controller = Controller::new(&self.0, cancel, dropped)?;
+            let controller = Controller::new(&this.0, cancel, dropped)?;
             let name = controller.name().to_string();
             let task = move |shard| {
                 let task = task(shard);
