@@ -23,6 +23,8 @@ __all__ = ["Agent", "AgentError", "Fenced", "NotHeld", "Term"]
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _FIELD = "boottime_ns" if hasattr(time, "CLOCK_BOOTTIME") else "monotonic_ns"
 _PAUSE_MIN, _PAUSE_MAX = 0.05, 5.0
+# How soon a wait notices that the term is over, in seconds.
+_LOOKS_EACH = 0.05
 # What no repetition cures.
 _FINAL = ("bad_request", "no_such_path", "no_such_method", "not_json", "foreign_host")
 
@@ -47,18 +49,19 @@ class Term:
         self.token = int(told["token"])
         self.fence: Dict[str, str] = told["fence"]
         self._deadline = int(told["deadline"][_FIELD])
-        self._over = threading.Event()
+        # No lock guards it: a signal's SystemExit may leave one locked that the end of the term needs.
+        self._is_over = False
         self._pid = os.getpid()
 
     def is_held(self) -> bool:
         """True until the deadline; after a fork in the process that asked alone. Ask before each step of the work."""
-        return os.getpid() == self._pid and not self._over.is_set() and _now() < self._deadline
+        return os.getpid() == self._pid and not self._is_over and _now() < self._deadline
 
     def wait(self, seconds: float) -> bool:
         """Waits for so long, or until the term is over. True if it is held still."""
         end = time.monotonic() + seconds
         while self.is_held() and (left := end - time.monotonic()) > 0:
-            self._over.wait(min(left, max(0.0, (self._deadline - _now()) / 1e9)))
+            time.sleep(min(left, _LOOKS_EACH, max(0.0, (self._deadline - _now()) / 1e9)))
         return self.is_held()
 
     def ensure(self) -> None:
@@ -174,7 +177,7 @@ class _Claim:
         elif event in ("lost", "ending", "ended"):
             self.reason = told.get("reason", event)
             if self.term:
-                self.term._over.set()
+                self.term._is_over = True
             if event == "ended":
                 self._ends()
 
@@ -182,7 +185,7 @@ class _Claim:
         with self._changed:
             self._is_done = True
             if self.term:
-                self.term._over.set()
+                self.term._is_over = True
             self._changed.notify_all()
 
     def _beats(self) -> None:
@@ -202,7 +205,7 @@ class _Claim:
             if self.term and told.get("token") == str(self.term.token):
                 self.term._renewed(told)
             if self.term and told.get("ending"):
-                self.term._over.set()
+                self.term._is_over = True
 
 
 _claims: "weakref.WeakSet[_Claim]" = weakref.WeakSet()
