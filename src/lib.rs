@@ -235,6 +235,7 @@ pub mod job {
 pub mod task {
     pub use crate::error::TaskError;
     pub use crate::lock::{Ended, Orders, Why, joined, released_after_error, run, say_dropped};
+    pub use crate::term::say;
 }
 
 /// The health of an instance: for probes, dashboards and people.

@@ -28,8 +28,10 @@ use crate::batch::{Columns, CommitOutcome, OpKind, READ, RetryCharge, TRANSACTIO
 use crate::error::Result;
 use crate::names::{check_table_name, looks_like_takeover_row};
 pub use crate::runloop::RowRole;
+pub use crate::store::despite_others;
 use crate::store::{REQUEST_LIMIT, Table};
 use crate::system;
+pub use crate::system::random::jittered;
 
 /// The rows that one caller reads and edits, made by [`LockTable::rows`](crate::LockTable::rows). A clone
 /// reads the same ones.
@@ -58,7 +60,7 @@ pub struct Rows {
     mark_failed: Arc<AtomicBool>,
 }
 
-/// What came of an edit.
+/// The outcome of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edited {
     /// So many rows were changed. The others were not as they had been seen.

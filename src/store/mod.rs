@@ -15,4 +15,5 @@ pub use database::Database;
 pub use ddl::Ddl;
 pub(crate) use spanner::{all_columns, read_rows, without_read_timestamp};
 pub(crate) use table::Table;
-pub(crate) use transact::{PAUSE, despite_others, transact};
+pub use transact::despite_others;
+pub(crate) use transact::{PAUSE, transact};

@@ -26,7 +26,7 @@ pub(crate) struct Table {
     /// For what only Spanner can be asked: old versions, pages of the table, its schema.
     pub(crate) spanner: Arc<Spanner>,
     pub(crate) batchers: Batchers,
-    /// What crates that stand on this one share among all who use the table, by its type.
+    /// The values that crates on this one share among all who use the table, by their types.
     pub(crate) shared: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     /// Each loop of an instance has a receiver, for as long as it runs.
     pub(crate) loops: watch::Sender<()>,

@@ -112,7 +112,11 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 /// Repeats what other transactions may have ended, for as long as a request may take. A server that
 /// runs one transaction at a time ends whatever is in the way.
-pub(crate) async fn despite_others<T, Fut>(act: impl Fn() -> Fut) -> Result<T>
+///
+/// # Errors
+///
+/// Those of `act`: the first that no other transaction can be the reason of, or the last.
+pub async fn despite_others<T, Fut>(act: impl Fn() -> Fut) -> Result<T>
 where
     Fut: Future<Output = Result<T>>,
 {

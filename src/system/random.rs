@@ -18,7 +18,7 @@ where
 }
 
 /// Returns a pause less up to a quarter: those who wait for the same drift apart.
-pub(crate) fn jittered(pause: Duration) -> Duration {
+pub fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(1.0 - draw::<f64>() / 4.0)
 }
 

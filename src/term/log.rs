@@ -50,15 +50,15 @@ impl Log {
         self.warnings.turns(now).map(|due| due.since(now))
     }
 
-    /// Writes a warning, with how many locks of the table it concerns.
+    /// Writes a warning, given how many locks of the table it concerns, the lock, the id and the lease.
     fn warn(
         &self,
         cause: (&'static str, impl Into<String>),
-        line: impl FnOnce(&Teller, usize) + Send + 'static,
+        line: impl FnOnce(usize, &str, &str, Duration) + Send + 'static,
     ) {
         let (teller, now) = (self.of.clone(), self.clock.now());
         let cause = (cause.0, cause.1.into());
-        let line = move |of: &Concerned| line(&teller, of.locks);
+        let line = move |of: &Concerned| line(of.locks, &teller.lock, &teller.id, teller.lease);
         self.warnings.warn(cause, &self.of.lock, now, line);
     }
 
@@ -91,9 +91,8 @@ impl Log {
         }
         let text = cause_of(&end);
         say(|| tracing::info!(lock, id, %token, cause = text, ?unrenewed_for, row, "term ends"));
-        self.warn(("term ends unexpectedly", end.as_str()), move |of, locks| {
-            let Teller { lock, id, lease } = of;
-            let (lock, id, lease, cure) = (&**lock, &**id, *lease, cure_of(&end));
+        self.warn(("term ends unexpectedly", end.as_str()), move |locks, lock, id, lease| {
+            let cure = cure_of(&end);
             tracing::warn!(locks, lock, id, %token, cause = text, ?unrenewed_for, ?lease, row, cure,
                 "term ends unexpectedly");
         });
@@ -106,9 +105,7 @@ impl Log {
                 say(|| tracing::info!(lock, id, %token, act = "release", "lock released"));
             }
             ReleaseOutcome::EndedBefore(end) => {
-                self.warn(("nothing was released", end.as_str()), move |of, locks| {
-                    let Teller { lock, id, .. } = of;
-                    let (lock, id) = (&**lock, &**id);
+                self.warn(("nothing was released", end.as_str()), move |locks, lock, id, _| {
                     tracing::warn!(
                         locks,
                         lock,
@@ -121,9 +118,7 @@ impl Log {
                 });
             }
             ReleaseOutcome::Unacknowledged { held_for } => {
-                self.warn(("no answer", ""), move |of, locks| {
-                    let Teller { lock, id, lease } = of;
-                    let (lock, id) = (&**lock, &**id);
+                self.warn(("no answer", ""), move |locks, lock, id, lease| {
                     tracing::warn!(
                         locks,
                         lock,
@@ -140,9 +135,7 @@ impl Log {
     }
 
     pub(crate) fn loop_gone(&self, held: Option<FencingToken>, leaving: Option<FencingToken>) {
-        self.warn(("the loop is gone", String::new()), move |of, locks| {
-            let Teller { lock, id, lease } = of;
-            let (lock, id) = (&**lock, &**id);
+        self.warn(("the loop is gone", String::new()), move |locks, lock, id, lease| {
             match (held, leaving) {
                 (Some(token), _) => tracing::warn!(
                     locks,
@@ -178,8 +171,7 @@ impl Log {
         if !always_wanted {
             return say(|| tracing::info!(lock, id, "the loop ends: its last handle was dropped"));
         }
-        self.warn(("the last handle was dropped", ""), |of, locks| {
-            let (lock, id) = (&*of.lock, &*of.id);
+        self.warn(("the last handle was dropped", ""), |locks, lock, id, _| {
             tracing::warn!(locks, lock, id, "the loop ends: its last handle was dropped");
         });
     }
@@ -231,19 +223,24 @@ impl Log {
 
     pub(crate) fn has_namesake(&self, error: &Error) {
         let error = error.clone();
-        self.warn(("two instances have the same id", ""), move |of, locks| {
-            let (lock, id) = (&*of.lock, &*of.id);
+        self.warn(("two instances have the same id", ""), move |locks, lock, id, _| {
             tracing::warn!(locks, lock, id, %error, "two instances have the same id");
         });
     }
 
     /// Notes that nobody wants the lock.
     pub(crate) fn rests(&self) {
+        if self.warnings.is_quiet() {
+            return;
+        }
         self.warnings.rests(&self.of.lock);
     }
 
     /// Notes that requests of this kind succeed.
     pub(crate) fn works(&self, (act, what): (&'static str, Failing)) {
+        if self.warnings.is_quiet() {
+            return;
+        }
         let (lock, id) = self.names();
         let now = self.clock.now();
         if let Some(over) = self.warnings.works(&self.of.lock, what, now) {
@@ -285,8 +282,7 @@ impl Log {
         }
         self.stranger_reported = true;
         let holder = holder.to_string();
-        self.warn(("another implementation", holder.clone()), move |of, locks| {
-            let (lock, id) = (&*of.lock, &*of.id);
+        self.warn(("another implementation", holder.clone()), move |locks, lock, id, _| {
             tracing::warn!(
                 locks,
                 lock,

@@ -33,7 +33,8 @@ pub(crate) use published::Published;
 pub(crate) use silence::{GivenClient, Silence};
 pub(crate) use table_health::Instances;
 pub use table_health::TableHealth;
-pub(crate) use warnings::{Warnings, say};
+pub(crate) use warnings::Warnings;
+pub use warnings::say;
 pub use watch::{TermChange, TermWatch};
 
 /// One holder's unbroken time with the lock. Cheap to clone.

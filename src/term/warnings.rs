@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use spindle_protocol::Moment;
 use super::health::Failing;
 
 /// Logs one line. A subscriber that panics costs that line and nothing else.
-pub(crate) fn say(line: impl FnOnce()) {
+pub fn say(line: impl FnOnce()) {
     // The panic hook has reported it, and a log that fails can't say so in the log.
     let _ = catch_unwind(AssertUnwindSafe(line));
 }
@@ -33,7 +34,11 @@ type Line = Box<dyn FnOnce(&Concerned) + Send>;
 /// The line of a cause waits for [`GATHERS_FOR`], so that it tells how many locks it concerns. The loop
 /// that turns next writes it. A table that runs one lock has nothing to gather, and tells at once.
 #[derive(Default)]
-pub(crate) struct Warnings(Mutex<Gathered>);
+pub(crate) struct Warnings {
+    gathered: Mutex<Gathered>,
+    /// True while there is a cause. Each turn of each loop asks, and must not wait for the others.
+    are_any: AtomicBool,
+}
 
 #[derive(Default)]
 struct Gathered {
@@ -53,7 +58,7 @@ struct Told {
     locks: BTreeSet<Arc<str>>,
     /// The most locks of a line.
     most: usize,
-    /// What goes on.
+    /// The requests that go on failing, by their locks.
     failing: HashSet<(Arc<str>, Failing)>,
     /// True if the last line told that it goes on.
     is_open: bool,
@@ -69,6 +74,11 @@ pub(crate) struct Concerned {
 }
 
 impl Warnings {
+    /// Returns true if nothing was warned of that is to be remembered.
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.are_any.load(Ordering::Relaxed)
+    }
+
     /// Notes that a loop of a lock begins.
     pub(super) fn joins(&self) {
         self.gathered().loops += 1;
@@ -127,6 +137,7 @@ impl Warnings {
         line: Line,
     ) {
         let mut gathered = self.gathered();
+        self.are_any.store(true, Ordering::Relaxed);
         let gathers_for = if gathered.loops > 1 { GATHERS_FOR } else { Duration::ZERO };
         let told = gathered.causes.entry(cause).or_insert_with(|| Told::new(now, gathers_for));
         if told.count == 0 {
@@ -168,11 +179,12 @@ impl Warnings {
 
     /// Writes the lines that are due. Returns when the next one is.
     pub(crate) fn turns(&self, now: Moment) -> Option<Moment> {
-        let mut gathered = self.gathered();
-        if gathered.causes.is_empty() {
+        if self.is_quiet() {
             return None;
         }
+        let mut gathered = self.gathered();
         gathered.causes.retain(|_, told| told.is_remembered(now));
+        self.are_any.store(!gathered.causes.is_empty(), Ordering::Relaxed);
         let due = gathered.causes.values_mut().filter(|told| told.due <= now);
         let lines: Vec<_> = due.filter_map(|told| told.line(now)).collect();
         let pending = gathered.causes.values().filter(|told| told.pending.is_some());
@@ -184,7 +196,7 @@ impl Warnings {
 
     fn gathered(&self) -> MutexGuard<'_, Gathered> {
         // Nothing that is done under it can panic halfway.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the pages of the docs say of each other, and of what the model printed.
+//! Links between the pages of the docs, and the figures that the model printed.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -331,7 +331,7 @@ pub struct Ls {
     pub sort_by: Option<SortBy>,
 }
 
-/// What the lines of `ls` are sorted by.
+/// The order of the lines of `ls`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SortBy {
     Name,
@@ -352,7 +352,7 @@ pub struct Wait {
     pub what: Awaited,
 }
 
-/// What `wait` waits for.
+/// The state that `wait` waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Awaited {
     Held,

@@ -12,6 +12,14 @@ use crate::member::Member;
 /// Checks the settings, and makes it.
 type Make<T> = Arc<dyn Fn(Settings) -> Result<T> + Send + Sync>;
 
+/// Adds the text of this process, if it has one.
+pub(crate) fn with_info(lock: LockBuilder, info: Option<String>) -> LockBuilder {
+    match info {
+        Some(info) => lock.info(info),
+        None => lock,
+    }
+}
+
 /// The settings of what has this name.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -115,7 +123,7 @@ mod tests {
     #[test]
     fn a_refusal_names_what_its_user_made_and_no_row_of_the_librarys_own() {
         let table = LockTable::new("projects/p/instances/i/databases/d", "locktable");
-        // What a table sets is the default of all that is made from it.
+        // A table's settings are the defaults of all that is made from it.
         let table = table.id("pod-1").lease(Duration::ZERO);
         for (refused, expected) in [
             (Semaphore::new(&table, "s", 1).build().map(drop), "semaphore `s`: lease 0ns"),

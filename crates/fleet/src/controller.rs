@@ -11,11 +11,13 @@ use spindle_protocol::{Row, Succession, Timestamp};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use spindle::rows::jittered;
+use spindle::task::say;
 use spindle::testing::Clock;
 use spindle::{Error, LockBuilder, Result, RunHandle, Spindle};
 
 use crate::count_row::{Beginning, CountRow, Written};
-use crate::log::{FailureLog, say};
+use crate::log::FailureLog;
 use crate::member::Member;
 use crate::metrics::Meter;
 use crate::names::{shards_prefix, shares_prefix};
@@ -23,7 +25,7 @@ use crate::poll::{Polled, ShardRows};
 use crate::shard::{Finished, Outcome, Shard, TaskHandle, Worker};
 use crate::shards_view::{ShardEvent, ShardsView};
 use crate::tasks::{EndedTask, Tasks};
-use crate::tidy::{fraction, jittered, remove_released, tidy};
+use crate::tidy::{fraction, remove_released, tidy};
 
 /// Between two polls, at the least.
 const POLL_PAUSE_MIN: Duration = Duration::from_millis(20);

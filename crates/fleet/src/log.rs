@@ -1,21 +1,15 @@
-//! Lines of the log, and failures of one kind in a row.
+//! Failures of one kind in a row: kept for whoever asks, and logged.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use spindle::Error;
+use spindle::task::say;
 use spindle::testing::Clock;
 use spindle_protocol::Moment;
 
 /// From one line about failures that go on to the next.
 const REPEAT: Duration = Duration::from_secs(60);
-
-/// Logs one line. A subscriber that panics costs that line and nothing else.
-pub(crate) fn say(line: impl FnOnce()) {
-    // The panic hook has reported it, and a log that fails can't say so in the log.
-    let _ = catch_unwind(AssertUnwindSafe(line));
-}
 
 /// The failures since the last success, by this clock.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use spindle::health::Health;
 use spindle::rows::Rows;
 use spindle::{Error, FencingToken, LockBuilder, LockTable, Result, RunHandle, Spindle};
 
-use crate::builder::{Builder, Settings};
+use crate::builder::{Builder, Settings, with_info};
 use crate::members::{MemberState, Members};
 use crate::names::{check_part, member_key, members_prefix};
 use crate::tidy::{remove_released, search_and_tidy, tidy_pause};
@@ -80,11 +80,7 @@ impl Member {
         let id = lock.fix_id();
         check_part("group", &group)?;
         check_part("member id", &id)?;
-        let row = lock.row(member_key(&group, &id));
-        let own = match info {
-            Some(info) => row.info(info),
-            None => row,
-        };
+        let own = with_info(lock.row(member_key(&group, &id)), info);
         let (lease, own) = (own.timing()?.lease, own.build()?);
         Ok(Member(Arc::new(Inner { table, group, id, is_named, lock, lease, own })))
     }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use spindle::rows::{self, Rows, runtime};
 use spindle::{Acquire, LockBuilder, LockTable, Result, Spindle};
 
-use crate::builder::{Builder, Settings};
+use crate::builder::{Builder, Settings, with_info};
 use crate::names::{check_part, gate_key, readers_prefix, write_lock_key};
 use crate::rw_guards::{ReadGuard, Reading, Reads, WriteGuard};
 use crate::rw_roles::{ReaderRow, ReadersPlace};
@@ -115,9 +115,7 @@ impl RwLock {
         check_part("readers and writers' lock", &name)?;
         let id = lock.fix_id();
         check_part("id of a reader or writer", &id)?;
-        if let Some(info) = info {
-            lock = lock.info(info);
-        }
+        lock = with_info(lock, info);
         let (gate, write_lock) = (lock.row(gate_key(&name)), lock.row(write_lock_key(&name)));
         let timing = gate.timing()?;
         write_lock.timing()?;

@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use spindle::rows::{Rows, Snapshot, runtime};
+use spindle::rows::{Rows, Snapshot, jittered, runtime};
+use spindle::task::say;
 use spindle::testing::Clock;
 use spindle::{Acquire, Error, LockBuilder, LockTable, Result};
 use spindle_protocol::line::Place;
 use spindle_protocol::permits::{PermitMark, TakenPermit};
 use tokio::time::Instant;
 
-use crate::builder::{Builder, Settings};
-use crate::log::{FailureLog, say};
+use crate::builder::{Builder, Settings, with_info};
+use crate::log::FailureLog;
 use crate::names::{check_part, number, permits_prefix};
 use crate::permit::Permit;
 use crate::pool::{PermitSlot, Pool, Sight};
-use crate::tidy::jittered;
 
 /// Each poll reads all of their rows.
 const PERMITS_MAX: usize = 1_000;
@@ -116,9 +116,7 @@ impl Semaphore {
         }
         let id = lock.fix_id();
         let prefix = permits_prefix(&name);
-        if let Some(info) = info {
-            lock = lock.info(info);
-        }
+        lock = with_info(lock, info);
         let timing = lock.row(format!("{prefix}{permits}")).timing()?;
         let (lease, poll, clock) =
             (timing.lease, timing.poll_interval, lock.chosen_clock().clone());

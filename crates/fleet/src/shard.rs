@@ -11,11 +11,10 @@ use spindle_protocol::{Succession, Timestamp};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use spindle::task::{self, Ended, Orders, TaskError, Why};
+use spindle::task::{self, Ended, Orders, TaskError, Why, say};
 use spindle::{Error, FencingToken, Guard, LockBuilder, Result, Spindle, Term};
 
 use crate::count_row::CountRow;
-use crate::log::say;
 use crate::shards_view::{ShardEvent, ShardsView};
 
 /// A shard that this member has, given to its task. Cheap to clone.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use spindle::rows::despite_others;
 use spindle::{Error, LockTable, Result};
-use spindle_protocol::Row;
 use spindle_protocol::fleet::{Count, CountNamed, SHARDS_MAX};
 use tokio::time::{Instant, sleep};
 
@@ -61,7 +61,7 @@ impl ShardCount {
     ) -> Result<Option<ShardCount>> {
         let (group, name) = (&*group.into(), &*name.into());
         let row = row_of(table, group, name)?;
-        match CountNamed::by(read(&row).await?.as_ref()) {
+        match CountNamed::by(despite_others(|| row.read()).await?.as_ref()) {
             CountNamed::Nothing => Ok(None),
             CountNamed::Unreadable => Err(row.unreadable()),
             CountNamed::Count(count) => Ok(Some(count.into())),
@@ -139,7 +139,7 @@ impl ShardCount {
         let deadline = Instant::now() + LIMIT;
         let mut first = None;
         loop {
-            let seen = read(&row).await?;
+            let seen = despite_others(|| row.read()).await?;
             // An attempt that was aborted may have met another mover, too.
             let is_moved = *first.get_or_insert_with(|| seen.clone()) != seen;
             let next = match CountNamed::by(seen.as_ref()) {
@@ -176,16 +176,4 @@ fn row_of(table: &LockTable, group: &str, name: &str) -> Result<CountRow> {
     check_part("group", group)?;
     check_part("shards", name)?;
     Ok(CountRow::new(table, group, name))
-}
-
-/// Reads the row. A server that runs one transaction at a time ends whatever is in the way: such a read is
-/// repeated.
-async fn read(row: &CountRow) -> Result<Option<Row>> {
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        match row.read().await {
-            Err(error) if error.is_interrupted() && Instant::now() < deadline => sleep(PAUSE).await,
-            done => return done,
-        }
-    }
 }

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use spindle::Result;
 use spindle::rows::{self, Edited, Rows, Snapshot};
+use spindle::task::say;
 use spindle_protocol::{Change, Row, StoredRow, Timestamp};
-
-use crate::log::say;
 
 /// The most rows in one transaction.
 const ROWS_MAX: usize = 100;
@@ -21,11 +20,6 @@ const PAYMENT_WAIT: Duration = Duration::from_secs(5);
 /// Returns the time to the next search.
 pub(crate) fn tidy_pause() -> Duration {
     TIDY_SEARCH_INTERVAL.mul_f64(0.5 + fraction() / 2.0)
-}
-
-/// Returns a pause less up to a quarter: those who wait for the same drift apart.
-pub(crate) fn jittered(pause: Duration) -> Duration {
-    pause.mul_f64(1.0 - fraction() / 4.0)
 }
 
 /// Draws a number from 0 up to 1.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, which is what it is for")]
 
-/// What the tests of the lock library stand on, too.
+/// The modules that tests of locks stand on, too.
 macro_rules! shared {
     ($($module:ident at $path:literal),*) => {$(
         #[path = $path]

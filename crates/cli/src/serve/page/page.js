@@ -276,7 +276,7 @@ function polled(at, said) {
   trouble(said && `Nothing is known${since}: Spanner was not read. Holders stop when their leases are over. Do: spindle doctor. (${said})`);
 }
 
-// Who held a lock last is shown where its holder would be.
+// The last holder stands where a holder would be.
 const known = (lock) => ({ ...lock, holder: lock.holder ?? lock.last_holder });
 
 function all(event) {
