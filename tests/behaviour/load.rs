@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use spindle::testing::Clock;
 use spindle::{CancellationToken, LockTable};
 use spindle_emulator::engine::Code;
@@ -92,6 +93,36 @@ async fn writers_that_spanner_refuses_ask_no_more_than_the_table_may() {
             }))
         })
         .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn writers_that_wait_for_readers_ask_no_more_than_the_table_may() {
+    const LOCKS: u64 = 30;
+    let world = World::start().await;
+    let lock = |table: &LockTable, id: &str, n: u64| {
+        // No heartbeat is due meanwhile.
+        let lock = RwLock::new(table, format!("catalogue-{n}")).id(id).lease(LEASE * 60);
+        lock.poll_interval(Duration::from_secs(1)).clock(Clock::runtime()).build().unwrap()
+    };
+    let (readers, writers) = (world.table(), world.table());
+    let reading = join_all((0..LOCKS).map(|n| lock(&readers, "reader", n).read().into_future()));
+    let _reading: Vec<_> = reading.await.into_iter().map(Result::unwrap).collect();
+    let _writing = tasks((0..LOCKS).map(|n| {
+        let lock = lock(&writers, "writer", n);
+        async move { drop(lock.write().await) }
+    }));
+    sleep(WINDOW).await;
+    world.spanner.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::Unavailable)));
+    let requests = world.spanner.requests();
+    for window in 0..4 {
+        requests.reset();
+        sleep(WINDOW).await;
+        let in_vain = requests.get(Rpc::StreamingRead);
+        // The first poll of each repeats nothing.
+        let due = if window == 0 { LOCKS } else { 0 };
+        assert!(in_vain > 0, "they go on: {window}");
+        assert!(in_vain <= due + IN_VAIN_MAX, "{window}: {:?}", requests.each());
     }
 }
 
