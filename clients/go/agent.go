@@ -28,7 +28,7 @@ var (
 	// ErrNotHeld says that the lock was not to be had, or is not held any more.
 	ErrNotHeld = errors.New("the lock is not held")
 	// ErrFenced says that another program leads, or nobody: the transaction must not commit.
-	ErrFenced = errors.New("the term is superseded")
+	ErrFenced = errors.New("fenced: the term is superseded")
 )
 
 // Options are those of each request. What is zero is the agent's default.
@@ -37,14 +37,6 @@ type Options struct {
 	Lease time.Duration // 10 s
 	// ReleaseOnExit has the agent release for a process that dies, in Lead: on a Unix socket, and Linux 6.5 or later.
 	ReleaseOnExit bool
-}
-
-// Fence is what a transaction checks.
-type Fence struct {
-	Table     string    `json:"table"`
-	Lock      string    `json:"lock"`
-	Writer    string    `json:"writer"`
-	Timestamp time.Time `json:"timestamp"`
 }
 
 // Term is one hold on a lock, with a token that only grows.
@@ -63,32 +55,6 @@ func (t *Term) IsHeld() bool {
 	return t.pid == os.Getpid() && t.over.Err() == nil && read < t.deadline.Load()
 }
 
-// FenceSQL returns a query and its parameters, for a serializable transaction of Google's client: if no row comes,
-// another term has begun, and the transaction must not commit.
-func (t *Term) FenceSQL() (string, map[string]any) {
-	sql := fmt.Sprintf("SELECT 1 FROM %s WHERE name = @lock AND token = @timestamp AND writer = @writer", t.Fence.Table)
-	return sql, map[string]any{"lock": t.Fence.Lock, "timestamp": t.Fence.Timestamp, "writer": t.Fence.Writer}
-}
-
-// Check fails unless the term is still the lock's. It takes a transaction of Google's client, which must be serializable:
-// Statement, Row and Rows are that client's. It commits before the next term begins, or not at all.
-func Check[Statement ~struct {
-	SQL    string
-	Params map[string]any
-}, Row any, Rows interface{ Do(func(*Row) error) error }](ctx context.Context, transaction interface {
-	Query(context.Context, Statement) Rows
-}, term *Term) error {
-	sql, params := term.FenceSQL()
-	found := 0
-	err := transaction.Query(ctx, Statement{SQL: sql, Params: params}).Do(func(*Row) error { found++; return nil })
-	if err != nil {
-		return err // as it is: the client runs an aborted transaction again
-	} else if found == 0 {
-		return fmt.Errorf("lock %s: token %d: %w", term.Lock, term.Token, ErrFenced)
-	}
-	return nil
-}
-
 // Lead contends until ctx ends, and works under each term. The context of the work ends with its term. The lock is let
 // go of when the work has returned; an error of the work ends Lead.
 func (a *Agent) Lead(ctx context.Context, lock string, options Options, work func(context.Context, *Term) error) error {
@@ -96,8 +62,9 @@ func (a *Agent) Lead(ctx context.Context, lock string, options Options, work fun
 		claim := a.claim(ctx, options, "/v1/lead", map[string]any{"locks": []string{lock}})
 		if term, _ := claim.gains(); term != nil {
 			err := work(claim.ctx, term)
+			isOver := errors.Is(err, ErrFenced) || claim.ctx.Err() != nil && errors.Is(err, context.Canceled)
 			claim.letGo("done")
-			if err != nil {
+			if err != nil && !isOver {
 				return err
 			}
 			pause = pauseMin

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -168,6 +169,42 @@ func TestAContextThatEndsLetsGoWhenTheWorkHasStopped(t *testing.T) {
 	}
 }
 
+func TestWorkThatEndsWithItsTermIsNoErrorAndTheNextTermBegins(t *testing.T) {
+	socket := "--socket=" + t.TempDir() + "/agent.sock"
+	agent, process := started(t, socket)
+	terms := 0
+	err := agent.Lead(context.Background(), "go-over", Options{Lease: short}, func(ctx context.Context, term *Term) error {
+		switch terms++; terms {
+		case 1:
+			return fmt.Errorf("an order: %w", ErrFenced)
+		case 2:
+			process.Kill()
+			<-ctx.Done()
+			started(t, socket)
+			return ctx.Err()
+		}
+		return errors.New("enough")
+	})
+	if err == nil || err.Error() != "enough" {
+		t.Fatal(terms, err)
+	}
+}
+
+func TestASignalEndsTheWorkAndTheLockIsLetGoOf(t *testing.T) {
+	agent, _ := started(t, onTCP)
+	err := agent.Lead(UntilSignal(), "go-signal", Options{Lease: long}, func(ctx context.Context, term *Term) error {
+		syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if _, took := once(t, agent, "go-signal", long); took > 8*time.Second {
+		t.Fatal(took)
+	}
+}
+
 func TestWhatNoRepetitionCuresIsTold(t *testing.T) {
 	agent, _ := started(t, onTCP)
 	var refusal *Error
@@ -222,5 +259,39 @@ func TestACheckFailsWithoutTheRow(t *testing.T) {
 	}
 	if err := Check(context.Background(), &transaction{}, term); !errors.Is(err, ErrFenced) {
 		t.Fatal(err)
+	}
+}
+
+type choices struct {
+	Tag          string
+	ReadLockMode int32
+}
+
+// database is a client whose next transaction finds so many rows.
+type database struct {
+	found   rows
+	choices choices
+	commits int
+}
+
+func (d *database) ReadWriteTransactionWithOptions(ctx context.Context, run func(context.Context, *transaction) error, choices choices) (time.Time, error) {
+	d.choices = choices
+	err := run(ctx, &transaction{found: d.found})
+	if err == nil {
+		d.commits++
+	}
+	return time.Time{}, err
+}
+
+func TestAWriteCommitsUnderItsTermAloneAndReadsOptimistically(t *testing.T) {
+	term := &Term{Lock: "a", Fence: Fence{Table: "locktable", Lock: "a"}}
+	writes, orders := 0, &database{found: 1}
+	write := func(context.Context, *transaction) error { writes++; return nil }
+	if err := Write(context.Background(), orders, term, write); err != nil || orders.commits != 1 || orders.choices.ReadLockMode != 2 {
+		t.Fatal(err, orders)
+	}
+	orders.found = 0
+	if err := Write(context.Background(), orders, term, write); !errors.Is(err, ErrFenced) || orders.commits != 1 || writes != 1 {
+		t.Fatal(err, orders, writes)
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 )
 
 // Error is a refusal of the agent's. Its Code is one of those of docs/agent.yaml.
@@ -31,6 +33,14 @@ type Agent struct {
 	Address   string
 	Token     string
 	TokenFile string // read anew for each request
+}
+
+// UntilSignal returns a context that ends when the process is told to end, by SIGTERM or Ctrl-C. A second signal ends it at
+// once.
+func UntilSignal() context.Context {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop)
+	return ctx
 }
 
 func or(texts ...string) string {

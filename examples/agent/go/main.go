@@ -4,26 +4,17 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"cloud.google.com/go/spanner"
-	"cloud.google.com/go/spanner/apiv1/spannerpb"
-
 	spindleagent "github.com/spindle-lock/spindle/clients/go"
 )
 
-// If this process dies before the commit, its transaction keeps no lock, and the next leader waits for the lease alone.
-var optimistic = spanner.TransactionOptions{ReadLockMode: spannerpb.TransactionOptions_ReadWrite_OPTIMISTIC}
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
+	ctx := spindleagent.UntilSignal()
 	orders, err := spanner.NewClient(ctx, os.Args[1])
 	if err != nil {
 		log.Fatal(err)
@@ -33,21 +24,16 @@ func main() {
 		for term.IsHeld() {
 			fmt.Println("works", term.Token)
 			time.Sleep(500 * time.Millisecond) // it prepares the order, and the process may be stopped for an hour
-			_, err := orders.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, transaction *spanner.ReadWriteTransaction) error {
-				if err := spindleagent.Check(ctx, transaction, term); err != nil {
-					return err
-				}
+			err := spindleagent.Write(ctx, orders, term, func(_ context.Context, transaction *spanner.ReadWriteTransaction) error {
 				order := []any{rand.Text(), os.Args[2], term.Token, spanner.CommitTimestamp}
 				insert := spanner.Insert("orders", []string{"id", "leader", "token", "written"}, order)
 				return transaction.BufferWrite([]*spanner.Mutation{insert})
-			}, optimistic)
-			if errors.Is(err, spindleagent.ErrFenced) {
-				fmt.Println("fenced", err)
-			} else if err != nil {
-				fmt.Println("failed", err)
-			} else {
-				fmt.Println("wrote", term.Token)
+			})
+			if err != nil {
+				fmt.Println("not written:", err)
+				return err // if it says that the term is superseded, Lead contends again
 			}
+			fmt.Println("wrote", term.Token)
 		}
 		return nil
 	}))
