@@ -2,19 +2,21 @@
 
 #[test]
 fn the_page_on_testing_quotes_the_test_that_runs_here() {
-    let page = include_str!("../../docs/testing.md");
-    assert!(page.contains(&format!("```rust\n{}```\n", include_str!("service.rs"))));
+    quotes(include_str!("../../docs/testing.md"), include_str!("service.rs"), 1);
 }
 
 #[test]
 fn the_page_on_a_service_quotes_the_example_that_is_tested_here() {
-    let (page, example) =
-        (include_str!("../../docs/service.md"), include_str!("../../examples/service.rs"));
-    let quotes: Vec<&str> = page.split("```rust\n").skip(1).collect();
-    assert!(quotes.len() > 5, "{}", quotes.len());
-    for quote in quotes {
-        let (quote, _) = quote.split_once("```").unwrap();
-        assert!(example.contains(quote), "the example has no such lines:\n{quote}");
+    quotes(include_str!("../../docs/service.md"), include_str!("../../examples/service.rs"), 6);
+}
+
+/// Asserts that all code of the page stands in this file, in so many parts.
+fn quotes(page: &str, file: &str, count: usize) {
+    let parts: Vec<&str> = page.split("```rust\n").skip(1).collect();
+    assert_eq!(parts.len(), count);
+    for part in parts {
+        let (part, _) = part.split_once("```").unwrap();
+        assert!(file.contains(part), "the file has no such lines:\n{part}");
     }
 }
 
