@@ -1,5 +1,6 @@
 //! Writes the log of an instance.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,12 +33,24 @@ pub(crate) struct Log {
     last_holder: Option<String>,
     /// Set once a holder of another implementation was reported.
     stranger_reported: bool,
+    /// True if requests failed that may do so still, as far as the warnings know.
+    has_failed: Cell<bool>,
+    /// True while this loop writes the warnings that wait.
+    is_writer: Cell<bool>,
 }
 
 impl Log {
     pub(crate) fn new(of: Teller, clock: Clock, warnings: Arc<Warnings>) -> Log {
         warnings.joins();
-        Log { of, clock, warnings, last_holder: None, stranger_reported: false }
+        Log {
+            of,
+            clock,
+            warnings,
+            last_holder: None,
+            stranger_reported: false,
+            has_failed: Cell::default(),
+            is_writer: Cell::default(),
+        }
     }
 
     /// Returns the names of the lock and the instance, with which each line begins.
@@ -45,9 +58,14 @@ impl Log {
         (&self.of.lock, &self.of.id)
     }
 
-    /// Writes the warnings that are due. Returns for how long none is, if one waits.
+    /// Writes the warnings that are due, if no other loop does. Returns for how long none is, if one waits.
     pub(crate) fn turns(&self, now: Moment) -> Option<Duration> {
-        self.warnings.turns(now).map(|due| due.since(now))
+        if !self.is_writer.get() && !self.warnings.takes_writer() {
+            return None;
+        }
+        let due = self.warnings.turns(now);
+        self.is_writer.set(due.is_some());
+        due.map(|due| due.since(now))
     }
 
     /// Writes a warning, given how many locks of the table it concerns, the lock, the id and the lease.
@@ -198,6 +216,7 @@ impl Log {
         let (of, error) = (self.of.clone(), error.clone());
         let cause = ("requests fail", kind_of(&error).to_string());
         let what = (&self.of.lock, what);
+        self.has_failed.set(true);
         self.warnings.fails(cause, what, self.clock.now(), move |concerned| {
             let Teller { lock, id, lease } = &of;
             let (lock, id, lease, token) = (&**lock, &**id, *lease, held.map(display));
@@ -230,15 +249,14 @@ impl Log {
 
     /// Notes that nobody wants the lock.
     pub(crate) fn rests(&self) {
-        if self.warnings.is_quiet() {
-            return;
+        if self.has_failed.replace(false) {
+            self.warnings.rests(&self.of.lock);
         }
-        self.warnings.rests(&self.of.lock);
     }
 
     /// Notes that requests of this kind succeed.
     pub(crate) fn works(&self, (act, what): (&'static str, Failing)) {
-        if self.warnings.is_quiet() {
+        if !self.has_failed.get() {
             return;
         }
         let (lock, id) = self.names();
@@ -297,6 +315,9 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
+        if self.is_writer.get() {
+            self.warnings.needs_writer();
+        }
         self.warnings.leaves(&self.of.lock, self.clock.now());
     }
 }

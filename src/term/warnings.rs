@@ -31,13 +31,15 @@ type Line = Box<dyn FnOnce(&Concerned) + Send>;
 
 /// The warnings of a table's locks.
 ///
-/// The line of a cause waits for [`GATHERS_FOR`], so that it tells how many locks it concerns. The loop
-/// that turns next writes it. A table that runs one lock has nothing to gather, and tells at once.
+/// The line of a cause waits for [`GATHERS_FOR`], so that it tells how many locks it concerns. The loop that
+/// had it wait wakes to write it, and the others don't. A table that runs one lock has nothing to
+/// gather, and tells at once.
 #[derive(Default)]
 pub(crate) struct Warnings {
     gathered: Mutex<Gathered>,
-    /// True while there is a cause. Each turn of each loop asks, and must not wait for the others.
-    are_any: AtomicBool,
+    /// True while lines wait that no loop is to write. The next one that turns takes that over. All loops
+    /// look at it each time, and must not wait for each other.
+    lacks_writer: AtomicBool,
 }
 
 #[derive(Default)]
@@ -74,9 +76,15 @@ pub(crate) struct Concerned {
 }
 
 impl Warnings {
-    /// Returns true if nothing was warned of that is to be remembered.
-    pub(super) fn is_quiet(&self) -> bool {
-        !self.are_any.load(Ordering::Relaxed)
+    /// Returns true if the loop that asks is to write what waits from now on.
+    pub(super) fn takes_writer(&self) -> bool {
+        self.lacks_writer.load(Ordering::Relaxed)
+            && self.lacks_writer.swap(false, Ordering::Relaxed)
+    }
+
+    /// Notes that another loop is to write what waits.
+    pub(super) fn needs_writer(&self) {
+        self.lacks_writer.store(true, Ordering::Relaxed);
     }
 
     /// Notes that a loop of a lock begins.
@@ -137,17 +145,20 @@ impl Warnings {
         line: Line,
     ) {
         let mut gathered = self.gathered();
-        self.are_any.store(true, Ordering::Relaxed);
+        gathered.causes.retain(|_, told| told.is_remembered(now));
         let gathers_for = if gathered.loops > 1 { GATHERS_FOR } else { Duration::ZERO };
         let told = gathered.causes.entry(cause).or_insert_with(|| Told::new(now, gathers_for));
         if told.count == 0 {
             told.since = now;
         }
         told.count += 1;
-        told.pending = Some(line);
+        let waits = told.pending.replace(line).is_some();
         told.locks.insert(Arc::clone(lock));
         told.failing.extend(failing.map(|what| (Arc::clone(lock), what)));
         let line = if told.due <= now { told.line(now) } else { None };
+        if !waits && line.is_none() {
+            self.needs_writer();
+        }
         drop(gathered);
         write(line);
     }
@@ -179,12 +190,8 @@ impl Warnings {
 
     /// Writes the lines that are due. Returns when the next one is.
     pub(crate) fn turns(&self, now: Moment) -> Option<Moment> {
-        if self.is_quiet() {
-            return None;
-        }
         let mut gathered = self.gathered();
         gathered.causes.retain(|_, told| told.is_remembered(now));
-        self.are_any.store(!gathered.causes.is_empty(), Ordering::Relaxed);
         let due = gathered.causes.values_mut().filter(|told| told.due <= now);
         let lines: Vec<_> = due.filter_map(|told| told.line(now)).collect();
         let pending = gathered.causes.values().filter(|told| told.pending.is_some());
@@ -330,6 +337,21 @@ mod tests {
         assert!(locks.turn(60.0).is_empty());
         assert_eq!(locks.turn(60.1), ["2/59"]);
         assert!(locks.turn(120.0).is_empty());
+    }
+
+    #[test]
+    fn one_loop_is_to_write_a_line_that_waits() {
+        let locks = locks(500);
+        assert!(!locks.0.takes_writer());
+        (0..500).for_each(|lock| locks.fails(lock, 0.0));
+        assert!(locks.0.takes_writer());
+        (0..500).for_each(|lock| locks.fails(lock, 0.5));
+        assert!(!locks.0.takes_writer());
+        assert_eq!(locks.turn(1.0), ["500/1000"]);
+        locks.fails(0, 2.0);
+        assert!(locks.0.takes_writer());
+        locks.0.needs_writer();
+        assert!(locks.0.takes_writer(), "it leaves, and another one is to write");
     }
 
     #[test]
