@@ -2,7 +2,7 @@
 //!
 //! Five workers contend on one embedded Spanner and write under the lock while a nemesis is at
 //! them. Their acts are then judged by their history and Spanner's tables, without the library. The
-//! folder `target/chaos/` keeps the history, a summary and a picture; `cargo chaos check DIR`
+//! folder `target/chaos/` keeps the history, a summary and a timeline; `cargo chaos check DIR`
 //! judges them again.
 //!
 //! With `--locks` each worker contends for so many locks at once. With `--shards` the workers are
@@ -19,12 +19,12 @@ mod deploys;
 mod fleet;
 mod history;
 mod nemesis;
-mod picture;
 mod proxy;
 mod run;
 mod setup;
 mod summary;
 mod tables;
+mod timeline;
 mod worker;
 
 use std::process::ExitCode;

@@ -12,12 +12,12 @@ use crate::checks::{self, Evidence, TABLES};
 use crate::fleet::Fleet;
 use crate::history::{self, Failure, HISTORY, UNFENCED};
 use crate::nemesis::Nemesis;
-use crate::picture;
 use crate::setup::{DATABASE, LOCKS_MAX, Target};
 use crate::summary::Figures;
 use crate::tables::{self, Outside};
+use crate::timeline;
 
-const PICTURE: &str = "timeline.svg";
+const TIMELINE: &str = "timeline.txt";
 const SUMMARY: &str = "summary.txt";
 
 /// The bounds of a run.
@@ -63,7 +63,7 @@ pub struct Options {
     /// database `projects/chaos/instances/chaos/databases/chaos` has the tables.
     #[arg(long, value_name = "IP:PORT")]
     server: Option<SocketAddr>,
-    /// The folder for history, tables, summary and picture.
+    /// The folder for history, tables, summary and timeline.
     #[arg(long, value_name = "DIR", default_value = "target/chaos")]
     out: PathBuf,
 }
@@ -117,7 +117,7 @@ async fn run(options: &Options) -> Result<bool, Failure> {
     let seed = options.seed.unwrap_or_else(|| rand::random_range(0..10_000));
     println!("chaos: {target}, {minutes} minutes, seed {seed}, into {}", out.display());
     std::fs::create_dir_all(out)?;
-    for name in [HISTORY, UNFENCED, TABLES, PICTURE, SUMMARY] {
+    for name in [HISTORY, UNFENCED, TABLES, TIMELINE, SUMMARY] {
         match std::fs::remove_file(out.join(name)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
@@ -158,7 +158,7 @@ async fn embedded() -> Result<Emulator, Failure> {
     Ok(spanner)
 }
 
-/// Judges what a run has left in its folder, and writes the summary and the picture next to it.
+/// Judges what a run has left in its folder, and writes the summary and the timeline next to it.
 pub fn judge(folder: &Path, seed: Option<u64>) -> Result<bool, Failure> {
     let evidence = Evidence::read(folder)?;
     let target = evidence.target();
@@ -166,7 +166,7 @@ pub fn judge(folder: &Path, seed: Option<u64>) -> Result<bool, Failure> {
     let figures = Figures::of(&evidence)?;
     let summary = figures.summary(seed, &violations);
     std::fs::write(folder.join(SUMMARY), &summary)?;
-    svg::save(folder.join(PICTURE), &picture::draw(&evidence)?)?;
+    std::fs::write(folder.join(TIMELINE), timeline::lines(&evidence)?)?;
     println!("{summary}\n{}", figures.verdict(&violations));
     Ok(violations.is_empty())
 }

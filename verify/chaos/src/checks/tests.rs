@@ -277,3 +277,20 @@ fn a_deploy_after_which_the_shares_stay_uneven_is_seen() {
     tell(&mut evidence, 3, "nemesis", Event::Unsettled);
     assert_eq!(broken(&evidence), [Property::Settles]);
 }
+
+#[test]
+fn the_timeline_tells_terms_with_their_tokens_and_what_befell_whom() {
+    let mut evidence = story();
+    tell(&mut evidence, 3_000, "nemesis", Event::Over { fault: Fault::Kill, on: Some("a".into()) });
+    tell(&mut evidence, 9_000, "b", Event::Lost { token: 5_000 * MS, why: "Resigned".into() });
+    let expected = "    \
+    0.000 s  phase Faults
+    1.010 s  lock 0: a (97) holds under 1000000000 to 2.500 s, at most 4.000 s; its end: not told
+    2.600 s  Kill a
+    3.000 s  Kill a is over
+    5.010 s  lock 0: b (98) holds under 5000000000 to 9.000 s, at most 9.000 s; its end: Resigned
+    6.000 s  phase Recovery
+    9.500 s  phase End
+";
+    assert_eq!(crate::timeline::lines(&evidence).unwrap(), expected);
+}
