@@ -15,7 +15,7 @@ mod pages;
 #[test]
 fn a_module_uses_only_those_that_stand_above_it_in_the_table_of_modules() {
     let page = fs::read_to_string("docs/modules.md").unwrap();
-    let (_, table) = page.split_once("| module | does | go there to change |").unwrap();
+    let (_, table) = page.split_once("| module | does |").unwrap();
     let rows = table.trim_start().lines().take_while(|line| line.starts_with('|'));
     let mut listed: Vec<&str> = Vec::new();
     for row in rows.skip(1) {
