@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -181,6 +182,26 @@ pub enum Form {
 }
 
 impl Form {
+    /// Returns the form that these words ask for, also where the rest of them can't be read.
+    pub fn asked(words: impl IntoIterator<Item = OsString>) -> Form {
+        let mut words = words.into_iter().skip(1).map_while(|word| word.into_string().ok());
+        let mut form = Form::default();
+        while let Some(word) = words.by_ref().next().filter(|word| word != "--") {
+            let value = match word.split_once('=') {
+                Some(("-o" | "--output", value)) => Some(value.to_string()),
+                _ if word == "-o" || word == "--output" => words.next(),
+                _ => word.strip_prefix("-o").map(str::to_string),
+            };
+            form = value.and_then(|value| Form::from_str(&value, false).ok()).unwrap_or(form);
+        }
+        form
+    }
+
+    /// True for objects, which errors are then, too.
+    pub fn has_objects(self) -> bool {
+        matches!(self, Form::Json | Form::Jsonl | Form::Yaml)
+    }
+
     /// True for a table, and words: what a program reads says less.
     pub fn is_for_people(self) -> bool {
         matches!(self, Form::Table | Form::Wide)
@@ -275,12 +296,19 @@ pub enum Command {
         #[arg(long, value_name = "DIRECTORY")]
         into: Option<PathBuf>,
     },
+    /// Print the names that the last of these words may become, for the shells' completions.
+    #[command(hide = true)]
+    CompleteName {
+        /// Words of the command line so far, the program's name first.
+        #[arg(last = true, required = true)]
+        words: Vec<OsString>,
+    },
     /// Become the command of a `run`, which dies with the process that started it.
     #[command(hide = true)]
     Become {
         parent: i32,
         #[arg(last = true, required = true)]
-        command: Vec<std::ffi::OsString>,
+        command: Vec<OsString>,
     },
     /// Contend for the locks of the demonstration.
     #[cfg(feature = "demo")]
@@ -515,7 +543,7 @@ pub struct Run {
     pub info: Option<String>,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD")]
-    pub command: Vec<std::ffi::OsString>,
+    pub command: Vec<OsString>,
 }
 
 impl Run {
@@ -649,6 +677,20 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_form_is_known_of_a_line_that_cannot_be_read() {
+        let asked = |line: &str| Form::asked(line.split(' ').map(OsString::from));
+        for line in
+            ["-o json ls", "ls --wrong -o json", "ls -ojson", "ls -o=json", "ls --output json"]
+        {
+            assert_eq!(asked(&format!("spindle {line}")), Form::Json, "{line}");
+        }
+        assert_eq!(asked("spindle ls --output=yaml --wrong"), Form::Yaml);
+        for line in ["ls --wrong", "ls -o", "ls -o jsno", "run a -- cp -o json"] {
+            assert_eq!(asked(&format!("spindle {line}")), Form::Table, "{line}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use serde::Serialize;
 
 use crate::arguments::Form;
@@ -40,6 +41,20 @@ pub type Result<T> = std::result::Result<T, Failure>;
 impl Failure {
     pub fn new(code: Code, message: impl Into<String>) -> Failure {
         Failure { code, message: message.into(), cure: None }
+    }
+
+    /// What is wrong with the command line: what comes first is the error, and the rest its cure.
+    pub fn usage(error: &clap::Error) -> Failure {
+        if error.kind() == ErrorKind::MissingSubcommand {
+            return Failure::new(Code::Usage, "no command is named")
+                .cure("`spindle --help` lists them");
+        }
+        let text = error.to_string();
+        let in_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut paragraphs = text.split("\n\n").map(in_one_line);
+        let first = paragraphs.next().unwrap_or_default();
+        let said = first.strip_prefix("error: ").unwrap_or(&first);
+        Failure::new(Code::Usage, said).cure(paragraphs.collect::<Vec<_>>().join("; "))
     }
 
     pub fn cure(mut self, cure: impl Into<String>) -> Failure {

@@ -25,12 +25,16 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
-use arguments::Arguments;
-use failure::Code;
+use arguments::{Arguments, Form};
+use failure::{Code, Failure};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && Form::asked(std::env::args_os()).has_objects() => {
+            Failure::usage(&error).tell(Form::asked(std::env::args_os()));
+            return Code::Usage.exit();
+        }
         Err(error) if error.kind() == ErrorKind::MissingSubcommand => {
             output::to_stderr(&Arguments::command().render_help().to_string());
             return Code::Usage.exit();

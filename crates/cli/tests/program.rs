@@ -27,6 +27,8 @@ mod agent_limits;
 mod agent_programs;
 #[path = "program/answers.rs"]
 mod answers;
+#[path = "program/completions.rs"]
+mod completions;
 #[path = "program/dashboard.rs"]
 mod dashboard;
 #[path = "program/demo.rs"]

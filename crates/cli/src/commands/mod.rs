@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod complete_name;
 #[cfg(feature = "demo")]
 mod demo;
 mod depose;
@@ -93,6 +94,7 @@ async fn act(arguments: Arguments) -> Result<ExitCode> {
         #[cfg(feature = "demo")]
         Command::Demo(demo) => demo::demo(&demo).await,
         Command::Completions { shell } => pages::completions(&out, shell),
+        Command::CompleteName { words } => complete_name::complete(words).await,
         Command::Man { into } => pages::manual(&out, into.as_deref()),
         Command::Become { parent, command } => Ok(process::become_command(parent, &command)),
         #[cfg(feature = "demo")]

@@ -76,6 +76,7 @@ async fn completions_and_the_manual_name_every_command_and_the_manual_makes_its_
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = finish(bare(&["completions", shell])).await.ends(0);
         assert!(ran.out.contains("resign-to") && ran.out.contains("doctor"), "{shell}");
+        assert!(!ran.out.contains("become"), "{shell}: a hidden command");
     }
     let ran = finish(bare(&["man"])).await;
     assert!(ran.out.contains(".TH spindle 1") && ran.out.contains("Exit codes"), "{}", ran.out);
@@ -86,6 +87,30 @@ async fn completions_and_the_manual_name_every_command_and_the_manual_makes_its_
     let page = std::fs::read_to_string(directory.join("spindle-run.1")).unwrap();
     assert!(page.contains("SPINDLE_TOKEN") && page.contains("SIGSTOP"), "{page}");
     assert!(std::fs::read_to_string(directory.join("spindle-ls.1")).unwrap().contains("List"));
+}
+
+#[tokio::test]
+async fn a_command_line_that_cannot_work_is_told_in_the_form_of_the_output() {
+    for (line, error, cure) in [
+        (
+            &["ls", "--sort", "name", "-o", "json"][..],
+            "unexpected argument '--sort' found",
+            "--sort-by",
+        ),
+        (&["-o", "json", "shwo"], "unrecognized subcommand 'shwo'", "'show'"),
+        (&["show", "-ojsonl"], "the following required arguments", "Usage: spindle show"),
+        (&["-o=json"], "no command is named", "--help"),
+        (&["watch", "--interval", "5", "--output=json"], "write for example 500ms", "--help"),
+    ] {
+        let ran = finish(bare(line)).await.ends(2).says_only("");
+        let told: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+        assert!(told["error"].as_str().unwrap().contains(error), "{line:?}: {told}");
+        assert!(told["cure"].as_str().unwrap().contains(cure), "{line:?}: {told}");
+        assert_eq!(told["exit_code"], 2, "{line:?}");
+    }
+    finish(bare(&["shwo", "-o", "yaml"])).await.ends(2).complains("exit_code: 2");
+    finish(bare(&["shwo", "-o", "name"])).await.ends(2).complains("error: unrecognized");
+    finish(bare(&["ls", "-o", "json", "--help"])).await.ends(0).says("Usage: spindle ls");
 }
 
 #[tokio::test]

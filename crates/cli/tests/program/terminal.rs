@@ -12,7 +12,7 @@ use crate::world::{DATABASE, PROGRAM, World, stall_a_poll, until};
 const LEASE: Duration = Duration::from_secs(30);
 
 /// A terminal, and the program in it.
-struct Terminal {
+pub struct Terminal {
     screen: Arc<Mutex<vt100::Parser>>,
     keyboard: Box<dyn std::io::Write + Send>,
     child: Box<dyn Child + Send + Sync>,
@@ -20,9 +20,14 @@ struct Terminal {
 
 impl Terminal {
     fn start(world: &World, columns: u16, arguments: &[&str]) -> Terminal {
+        Terminal::with(world, columns, PROGRAM, arguments)
+    }
+
+    /// Starts this program, which may start ours.
+    pub fn with(world: &World, columns: u16, program: &str, arguments: &[&str]) -> Terminal {
         let size = PtySize { rows: 24, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).unwrap();
-        let mut command = CommandBuilder::new(PROGRAM);
+        let mut command = CommandBuilder::new(program);
         command.args(arguments);
         command.env("TERM", "xterm-256color");
         command.env_remove("NO_COLOR");
@@ -44,15 +49,15 @@ impl Terminal {
         Terminal { screen, keyboard, child }
     }
 
-    fn contents(&self) -> String {
+    pub fn contents(&self) -> String {
         self.screen.lock().unwrap().screen().contents()
     }
 
-    async fn shows(&self, text: &str) {
+    pub async fn shows(&self, text: &str) {
         until(text, async || self.contents().contains(text)).await;
     }
 
-    fn types(&mut self, text: &str) {
+    pub fn types(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).unwrap();
         self.keyboard.flush().unwrap();
     }
