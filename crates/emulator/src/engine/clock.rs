@@ -108,23 +108,3 @@ impl Clock for TokioClock {
         self.moved.notify_waiters();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn waiters_wake_when_their_moment_comes_however_it_comes() {
-        let clock = TokioClock::new();
-        let start = clock.now();
-        clock.wait_until(start.checked_add(Duration::from_secs(5)).unwrap()).await;
-        assert_eq!(clock.now().since(start), Duration::from_secs(5));
-
-        let in_an_hour = clock.now().checked_add(Duration::from_secs(3_600)).unwrap();
-        let before = Instant::now();
-        tokio::join!(clock.wait_until(in_an_hour), async {
-            clock.advance(Duration::from_secs(3_600));
-        });
-        assert_eq!(before.elapsed(), Duration::ZERO);
-    }
-}

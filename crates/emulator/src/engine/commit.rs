@@ -53,7 +53,6 @@ impl State {
         // Without writes there is nothing that an outdated read could have misled.
         if let Some(snapshot) = snapshot
             && !(mutations.is_empty() && writes.rows.is_empty())
-            && !self.is_broken()
             && !self.unchanged(id, snapshot)
         {
             return Err(Error::aborted(format!(

@@ -80,6 +80,3 @@ pub(crate) fn map_of<K: Ord, V>(entries: impl IntoIterator<Item = (K, V)>) -> BT
     map.extend(entries);
     map
 }
-
-#[cfg(test)]
-mod serializability;

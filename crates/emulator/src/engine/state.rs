@@ -68,9 +68,6 @@ pub(super) struct State {
     /// The writes and their times, oldest first, to find the versions that can be forgotten.
     written: Arc<VecDeque<(Timestamp, String, Key)>>,
     changed: Arc<Notify>,
-    /// Gives every lock and believes every outdated read, so that a test can see that it would
-    /// notice.
-    pub broken: bool,
 }
 
 impl State {
@@ -98,7 +95,6 @@ impl State {
             retention: VERSION_RETENTION,
             written: Arc::default(),
             changed,
-            broken: false,
         }
     }
 
@@ -117,11 +113,6 @@ impl State {
             written: Arc::clone(&self.written),
             ..State::new(changed)
         }
-    }
-
-    /// Returns true if a test has broken it.
-    pub fn is_broken(&self) -> bool {
-        cfg!(test) && self.broken
     }
 
     /// Puts another schema in place. Returns the timestamp from which it counts.
@@ -286,9 +277,6 @@ impl State {
         now: Timestamp,
     ) -> Option<Blocked> {
         let age = self.age(asker);
-        if self.is_broken() {
-            return None;
-        }
         let mut blockers = Vec::new();
         for (table, lock) in wanted {
             let Some(table) = self.tables.get(table) else { continue };

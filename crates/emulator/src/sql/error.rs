@@ -149,21 +149,3 @@ impl From<SqlError> for Error {
         Error::new(error.code, error.to_string())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_shows_its_line_and_a_caret_below() {
-        let text = "SELECT 1\n\tFROM nothing\r\n";
-        let error = SqlError::invalid(Pos { line: 2, column: 14 }, "Table not found: nothing");
-        assert_eq!(
-            error.in_text(text).message(),
-            "Table not found: nothing [at 2:14]\n        FROM nothing\n             ^"
-        );
-        let long = format!("SELECT '{}'", "x".repeat(1_000));
-        let error = SqlError::invalid(Pos { line: 1, column: 8 }, "No");
-        assert_eq!(error.in_text(&long).message(), "No [at 1:8]");
-    }
-}

@@ -156,17 +156,3 @@ pub fn starts_word(next: char) -> bool {
 pub fn continues_word(next: char) -> bool {
     next.is_ascii_alphanumeric() || next == '_'
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_token_knows_its_line_and_column() {
-        let tokens = tokenize("é a\n\tb\n  'x\\n' c").unwrap_err();
-        assert_eq!(tokens.to_string(), "Syntax error: Illegal input character \"é\" [at 1:1]");
-        let tokens = tokenize("'é' a\n\tb\n  'x\\n' c").unwrap();
-        let places: Vec<String> = tokens.iter().map(|token| token.at.to_string()).collect();
-        assert_eq!(places, ["1:1", "1:5", "2:9", "3:3", "3:9", "3:10"]);
-    }
-}

@@ -231,9 +231,14 @@ async fn refused(emulator: &Emulator, request: &str, body: Json, name: &str) -> 
 #[tokio::test]
 async fn what_cannot_be_made_leaves_nothing_behind() {
     let emulator = start().await;
-    for id in ["Orders", "o", "orders-", ""] {
+    let long = "a".repeat(65);
+    for id in ["Orders", "o", "orders-", "", "1a", "-a", "a b", "a/b", "with_underscore", &long] {
         let asked = json!({ "instanceId": id });
         refused(&emulator, &format!("POST {INSTANCES}"), asked, "INVALID_ARGUMENT").await;
+        if id != "with_underscore" {
+            let asked = json!({ "createStatement": format!("CREATE DATABASE `{id}`") });
+            refused(&emulator, &format!("POST {DATABASES}"), asked, "INVALID_ARGUMENT").await;
+        }
     }
     for (statement, extra, name) in [
         ("CREATE DATABASE eu-2", "", "INVALID_ARGUMENT"),
@@ -268,6 +273,34 @@ async fn what_cannot_be_made_leaves_nothing_behind() {
     let nothing = json!({ "statements": [] });
     refused(&emulator, &format!("PATCH {PATH}/ddl"), nothing, "INVALID_ARGUMENT").await;
     assert_eq!(statements(&emulator, PATH).await, before);
+}
+
+#[tokio::test]
+async fn ids_and_fields_come_in_each_form_that_google_takes() {
+    let emulator = start().await;
+    for id in ["ab", "a-1", "with_underscore"] {
+        let asked = json!({ "createStatement": format!("CREATE DATABASE `{id}`") });
+        ok(&emulator, &format!("POST {DATABASES}"), asked).await;
+    }
+    let camel = json!({ "displayName": "A", "nodeCount": 2, "edition": "STANDARD" });
+    let snake = json!({ "display_name": "A", "node_count": "2", "edition": 1 });
+    for (id, instance) in [("camel", camel), ("a-1", snake)] {
+        let asked = json!({ "instanceId": id, "instance": instance });
+        ok(&emulator, &format!("POST {INSTANCES}"), asked).await;
+        let made = get(&emulator, &format!("{INSTANCES}/{}", id.replace('-', "%2D"))).await;
+        let made = (&made["displayName"], &made["nodeCount"], &made["edition"]);
+        assert_eq!(made, (&json!("A"), &json!(2), &json!("STANDARD")), "{id}");
+    }
+    for (instance, code, named) in [
+        (json!({ "wings": 2 }), "UNIMPLEMENTED", "`wings`"),
+        (json!({ "nodeCount": "many" }), "INVALID_ARGUMENT", "instance.nodeCount: "),
+        (json!({ "edition": "FIRST" }), "INVALID_ARGUMENT", "instance.edition: "),
+        (json!({ "labels": { "team": 1 } }), "INVALID_ARGUMENT", "instance.labels.team: "),
+    ] {
+        let asked = json!({ "instanceId": "other", "instance": instance });
+        let error = refused(&emulator, &format!("POST {INSTANCES}"), asked, code).await;
+        assert!(error["message"].as_str().unwrap().contains(named), "{error}");
+    }
 }
 
 #[tokio::test]

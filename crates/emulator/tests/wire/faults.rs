@@ -167,3 +167,50 @@ async fn a_fault_that_can_meet_nothing_is_refused() {
     world.emulator.create_database("projects/p/instances/i/databases/e", "").await.unwrap();
     world.emulator.inject(Fault::any().table("users").probability(1.0, 1));
 }
+
+/// Returns which of so many requests are met.
+async fn met(world: &mut World, requests: usize) -> Vec<bool> {
+    let mut met = Vec::new();
+    for _ in 0..requests {
+        met.push(world.users(None).await.is_err());
+    }
+    met
+}
+
+#[tokio::test]
+async fn a_fault_meets_as_many_requests_as_it_says_after_those_it_lets_pass() {
+    let mut world = World::start().await;
+    let fault = refuse(&world, Fault::on(Rpc::Read).skip(2).times(3));
+    let expected = [false, false, true, true, true, false, false];
+    assert_eq!((met(&mut world, 7).await, fault.hits()), (expected.to_vec(), 3));
+    refuse(&world, Fault::on(Rpc::Commit));
+    assert_eq!(met(&mut world, 1).await, [false]);
+}
+
+#[tokio::test]
+async fn a_seed_determines_which_requests_are_met() {
+    let mut sequences = Vec::new();
+    for seed in [7, 7, 8] {
+        let mut world = World::start().await;
+        refuse(&world, Fault::on(Rpc::Read).probability(0.3, seed));
+        sequences.push(met(&mut world, 300).await);
+    }
+    assert_eq!(sequences[0], sequences[1]);
+    assert_ne!(sequences[0], sequences[2]);
+    let met = sequences[0].iter().filter(|met| **met).count();
+    assert!((60..120).contains(&met), "{met}");
+}
+
+#[tokio::test]
+async fn removing_a_fault_ends_it_and_dropping_its_handle_does_not() {
+    let mut world = World::start().await;
+    drop(refuse(&world, Fault::on(Rpc::Read)));
+    assert_eq!(met(&mut world, 1).await, [true]);
+    let fault = refuse(&world, Fault::on(Rpc::Read));
+    world.emulator.clear_faults();
+    assert_eq!(met(&mut world, 1).await, [false]);
+    fault.remove();
+    let fault = refuse(&world, Fault::on(Rpc::Read));
+    fault.remove();
+    assert_eq!(met(&mut world, 1).await, [false]);
+}

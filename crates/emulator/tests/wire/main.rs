@@ -1,4 +1,4 @@
-//! The traffic on the wire, request by request, and the engine behind it. The cases are those that Google's emulator tests
+//! The traffic on the wire, request by request. The cases are those that Google's emulator tests
 //! itself by (`tests/conformance/cases`), and those of Cloud Spanner where the two differ.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
@@ -6,7 +6,6 @@
 mod admin;
 mod constraints;
 mod control;
-mod engine;
 mod faults;
 mod flows;
 mod http;

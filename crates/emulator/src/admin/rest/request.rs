@@ -168,38 +168,3 @@ fn number_or_text<'de, D: Deserializer<'de>>(
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_decoded_and_what_is_no_code_stays() {
-        assert_eq!(decoded("a%2Fb%20%c3%bc%"), "a/b ü%");
-        let query = Query::parse("pageSize=3&pageToken=a%2Fb&$alt=json;enum-encoding=int");
-        assert_eq!((query.page_size(), query.text("pageToken").as_str()), (3, "a/b"));
-        assert_eq!(Query::parse("").page_size(), 0);
-    }
-
-    #[test]
-    fn fields_come_under_either_name_and_in_either_form() {
-        let read = |body: &str| {
-            let asked = parse::<CreateInstance>(body.as_bytes());
-            asked.map(|asked| asked.below(String::new()).instance.unwrap())
-        };
-        let one =
-            read(r#"{"instance": {"displayName": "A", "nodeCount": 2, "edition": "STANDARD"}}"#);
-        let other = read(r#"{"instance": {"display_name": "A", "node_count": "2", "edition": 1}}"#);
-        assert_eq!(one.as_ref().unwrap().node_count, 2);
-        assert_eq!(one, other);
-        for (body, named) in [
-            (r#"{"instance": {"wings": 2}}"#, "`wings`"),
-            (r#"{"instance": {"nodeCount": "many"}}"#, "instance.nodeCount: "),
-            (r#"{"instance": {"edition": "FIRST"}}"#, "instance.edition: "),
-            (r#"{"instance": {"labels": {"team": 1}}}"#, "instance.labels.team: "),
-        ] {
-            let error = read(body).unwrap_err();
-            assert!(error.message().contains(named), "{body}: {error}");
-        }
-    }
-}

@@ -9,8 +9,6 @@ mod hint;
 mod postgresql;
 mod primary;
 mod query;
-#[cfg(test)]
-mod tests;
 
 use super::ast::{Expr, Statement};
 use super::error::{Pos, Result, SqlError};

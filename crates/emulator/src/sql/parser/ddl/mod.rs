@@ -195,6 +195,3 @@ impl Parser {
         Ok(items)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,11 +1,8 @@
 //! The results of statements.
 
-mod definitions;
 mod indexes;
 mod kept;
 mod keys;
-mod plans;
-mod values;
 
 use super::*;
 use crate::engine::{Code, Database, Handle, KeyRange, Read, ReadWriteOptions};
@@ -101,21 +98,6 @@ impl Memory {
 
     fn rows(&mut self, text: &str) -> Vec<String> {
         self.rows_with(text, &Parameters::default())
-    }
-
-    fn one(&mut self, expr: &str) -> String {
-        self.rows(&format!("SELECT {expr}")).remove(0)
-    }
-
-    fn error(&mut self, text: &str) -> (Code, String) {
-        match self.run(text, &Parameters::default()) {
-            Err(error) => {
-                // The text and the caret that follow are tested where they are made.
-                let message = error.message().lines().next().unwrap_or("");
-                (error.code(), message.to_owned())
-            }
-            other => panic!("{text}: {other:?}"),
-        }
     }
 
     /// The key ranges that a statement has read.

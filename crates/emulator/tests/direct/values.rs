@@ -1,14 +1,16 @@
 //! The values of expressions.
 
-use super::*;
-use crate::sql::MAX_DEPTH;
+use spindle_emulator::engine::Code;
+use spindle_emulator::sql::MAX_DEPTH;
+
+use crate::memory::Memory;
 
 #[test]
 fn whatever_can_be_parsed_can_be_evaluated_on_half_a_small_stack() {
     // Half of what a runtime's worker thread has.
     let small = std::thread::Builder::new().stack_size(1 << 20);
     let thread = small.spawn(|| {
-        let mut world = world();
+        let world = Memory::with_orders();
         for (open, inner, close) in [
             ("NOT ", "true", ""),
             ("- ", "id", ""),
@@ -56,7 +58,7 @@ fn whatever_can_be_parsed_can_be_evaluated_on_half_a_small_stack() {
 
 #[test]
 fn a_sum_of_hundreds_is_added_up_from_left_to_right() {
-    let mut world = world();
+    let world = Memory::with_orders();
     for (text, value) in [
         (format!("1{}", " + 1".repeat(200)), "201"),
         (format!("10{}", " - 1 + 2".repeat(100)), "110"),
@@ -69,18 +71,18 @@ fn a_sum_of_hundreds_is_added_up_from_left_to_right() {
     ] {
         assert_eq!(world.one(&text), value, "{text}");
     }
-    assert_eq!(world.error("SELECT 1 + NULL + 1").0, Code::InvalidArgument);
-    assert_eq!(world.error("SELECT 1 + 1 + 'a'").0, Code::InvalidArgument);
+    assert_eq!(world.error("SELECT 1 + NULL + 1"), Code::InvalidArgument);
+    assert_eq!(world.error("SELECT 1 + 1 + 'a'"), Code::InvalidArgument);
 }
 
 #[test]
 fn a_product_of_tables_that_would_fill_the_memory_is_refused() {
-    let mut world = world();
+    let world = Memory::with_orders();
     // Of five rows each, so that they have 390,625 in the end.
     let tables: Vec<String> = (0..8).map(|at| format!("Orders t{at}")).collect();
     let query = format!("SELECT * FROM {}", tables.join(" CROSS JOIN "));
     // Its rows would be a long message.
-    let Err(refused) = world.run(&query, &Parameters::default()) else { panic!("not refused") };
+    let Err(refused) = world.run(&query) else { panic!("not refused") };
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert!(refused.message().contains("values of rows"), "{refused}");
 }
@@ -88,5 +90,5 @@ fn a_product_of_tables_that_would_fill_the_memory_is_refused() {
 #[test]
 fn a_pattern_that_would_take_minutes_is_refused() {
     let long = format!("SELECT LOWER('{}') LIKE '%{}b'", "a".repeat(900_000), "a".repeat(50_000));
-    assert_eq!(world().error(&long).0, Code::ResourceExhausted);
+    assert_eq!(Memory::with_orders().error(&long), Code::ResourceExhausted);
 }

@@ -1,8 +1,8 @@
 //! The meanings of texts, and the texts that aren't understood.
 
-use super::*;
-use crate::engine::Code;
-use crate::sql::ast::Statement;
+use spindle_emulator::engine::Code;
+use spindle_emulator::sql::ast::Statement;
+use spindle_emulator::sql::{MAX_DEPTH, MAX_STATEMENT_CHARS, parse_statement};
 
 fn parsed(text: &str) -> Statement {
     parse_statement(text).unwrap_or_else(|error| panic!("{text}: {error}"))

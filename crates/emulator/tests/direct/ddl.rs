@@ -1,7 +1,7 @@
 //! The statements that are read, and those that are refused.
 
-use super::*;
-use crate::engine::{Column, Schema, Type};
+use spindle_emulator::engine::{Column, Schema, Type};
+use spindle_emulator::sql::parse_ddl;
 
 #[test]
 fn one_text_holds_several_statements() {

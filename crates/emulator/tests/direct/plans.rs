@@ -1,10 +1,13 @@
 //! The access path never changes which rows there are: random statements by keys and indexes beside
 //! the same ones on a table that can only be scanned.
 
-use super::*;
-use crate::engine::{Concurrency, Database, ReadWriteOptions, TransactionId};
+use spindle_emulator::engine::{
+    Concurrency, Database, Handle, ReadWriteOptions, Result, TransactionId,
+};
+use spindle_emulator::sql::{InTransaction, Outcome, Parameters, Prepared, execute, parse_ddl};
+
+use crate::memory::shown;
 use crate::random::Random;
-use crate::sql::parse_ddl;
 
 /// Each table has the same columns and rows. The table `s` has a key that no statement names.
 const PAIR: &str = "

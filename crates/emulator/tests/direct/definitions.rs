@@ -1,8 +1,7 @@
 //! The limits of a schema that are too large for a line of `calls.txt`, with the codes of Google's emulator.
 
-use super::*;
-use crate::engine::Database;
-use crate::sql::parse_ddl;
+use spindle_emulator::engine::{Code, Database, Result};
+use spindle_emulator::sql::parse_ddl;
 
 /// Executes these statements, one after another.
 fn change(statements: &str) -> Result<()> {
