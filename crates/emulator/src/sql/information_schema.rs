@@ -22,12 +22,12 @@ const SCHEMATA: &str = "CATALOG_NAME SCHEMA_NAME EFFECTIVE_TIMESTAMP SCHEMA_OWNE
 
 const COLUMNS: &str = "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME ORDINAL_POSITION \
      COLUMN_DEFAULT DATA_TYPE IS_NULLABLE SPANNER_TYPE IS_GENERATED IS_HIDDEN \
-     GENERATION_EXPRESSION IS_STORED SPANNER_STATE IS_IDENTITY IDENTITY_GENERATION IDENTITY_KIND \
-     IDENTITY_START_WITH_COUNTER IDENTITY_SKIP_RANGE_MIN IDENTITY_SKIP_RANGE_MAX";
+     GENERATION_EXPRESSION ON_UPDATE_EXPRESSION IS_STORED SPANNER_STATE IS_IDENTITY \
+     IDENTITY_GENERATION IDENTITY_KIND IDENTITY_START_WITH_COUNTER IDENTITY_SKIP_RANGE_MIN \
+     IDENTITY_SKIP_RANGE_MAX";
 
 const INDEXES: &str = "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME INDEX_NAME INDEX_TYPE \
-     PARENT_TABLE_NAME IS_UNIQUE IS_NULL_FILTERED INDEX_STATE \
-     SPANNER_IS_MANAGED";
+     PARENT_TABLE_NAME IS_UNIQUE IS_NULL_FILTERED INDEX_STATE FILTER SPANNER_IS_MANAGED";
 
 const INDEX_COLUMNS: &str = "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME INDEX_NAME INDEX_TYPE COLUMN_NAME \
      ORDINAL_POSITION COLUMN_ORDERING IS_NULLABLE SPANNER_TYPE";
@@ -160,6 +160,7 @@ fn index_rows(schema: &Schema) -> Vec<Vec<Value>> {
             unique.into(),
             index.is_some_and(|index| index.null_filtered).into(),
             state.into(),
+            Value::Null,
             index.is_some_and(|index| index.is_managed).into(),
         ]
     };
@@ -248,6 +249,7 @@ fn column_row(table: &Table, position: usize, column: &Column, spanner_type: Str
         if column.generated.is_some() { "ALWAYS" } else { "NEVER" }.into(),
         false.into(),
         column.generated.as_ref().map(|generated| generated.text()).into(),
+        Value::Null,
         column.generated.as_ref().map(|_| "YES").into(),
         "COMMITTED".into(),
         if is_identity { "YES" } else { "NO" }.into(),

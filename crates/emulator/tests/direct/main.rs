@@ -5,6 +5,7 @@
 mod ddl;
 mod definitions;
 mod engine;
+mod information_schema;
 mod memory;
 mod parser;
 mod plans;
