@@ -210,7 +210,8 @@ impl Claims {
             return Err(is_ending());
         }
         if inner.claims.len() >= self.claims_max {
-            let text = format!("{} locks are claimed, the most there may be", self.claims_max);
+            let max = self.claims_max;
+            let text = format!("{max} locks are claimed, the most that --locks-max allows");
             return Err(unavailable("too_many_claims", text));
         }
         if inner.claims.contains_key(&secret) {

@@ -82,12 +82,14 @@ pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitC
     let probes = Arc::new(probes);
     let (mut signals, end) = (Signals::listen()?, CancellationToken::new());
     let elector = elector(agent, &table)?;
+    let waiting_max = connections / 4 * 3;
     let shared = Shared {
         claims: Arc::clone(&claims),
         start: Arc::clone(&start),
         probes: Arc::clone(&probes),
         elector: elector.clone(),
-        waiting: Arc::new(Semaphore::new(connections / 4 * 3)),
+        waiting: Arc::new(Semaphore::new(waiting_max)),
+        waiting_max,
         database: database.as_str().into(),
         table: common.table.as_str().into(),
     };
@@ -96,7 +98,7 @@ pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitC
     let probed = match agent.probes {
         None => None,
         Some(address) => {
-            let listener = listen("--probes", address).await?;
+            let listener = listen("--probes", address)?;
             addresses = format!("Answers probes on http://{}/\n", listener.local_addr()?);
             let (routes, end) = (probes::routes(probes), end.clone());
             let limits = Limits { connections: Some(probes_max), ..LIMITS };
@@ -186,7 +188,7 @@ async fn own_listener(agent: &Agent, uids: Arc<[u32]>) -> Result<(Listener, Stri
         return Err(Failure::new(Code::Usage, text)
             .cure("listen on 127.0.0.1 or a --socket; --probes may listen anywhere"));
     }
-    let listener: TcpListener = listen("--listen", agent.listen).await?;
+    let listener: TcpListener = listen("--listen", agent.listen)?;
     let address = listener.local_addr()?;
     Ok((Listener::Tcp(listener), format!("http://{address}/")))
 }

@@ -32,6 +32,7 @@ use super::witness::witness;
 use crate::record::Record;
 use crate::serve::allowed_hosts::{AllowedHosts, check_host};
 use crate::serve::answers::{self, json as answer};
+use crate::serve::connections::are_few_files;
 use crate::serve::peer::Peer;
 use crate::start::Start;
 
@@ -49,6 +50,7 @@ pub struct Shared {
     pub elector: Option<Arc<Elector>>,
     /// Connections that may wait: one is always left for whoever lets go.
     pub waiting: Arc<Semaphore>,
+    pub waiting_max: usize,
     /// The table of the locks, as processes that have the agent release for them must name it.
     pub database: Arc<str>,
     pub table: Arc<str>,
@@ -81,8 +83,8 @@ impl Shared {
     /// Takes a connection that lasts, until the permit is dropped.
     pub fn waits(&self) -> Result<OwnedSemaphorePermit> {
         Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| {
-            let text =
-                "too many requests wait: as many as the limit of open files leaves, at most 750";
+            let cure = if are_few_files() { "; raise the limit of open files" } else { "" };
+            let text = format!("{} requests wait, the most there may be{cure}", self.waiting_max);
             unavailable("too_many_requests", text)
         })
     }

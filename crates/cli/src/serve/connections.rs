@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::os::fd::AsFd;
 use std::pin::pin;
@@ -118,6 +119,11 @@ pub fn connections_max() -> usize {
     usize::try_from(files / 4 * 3).unwrap_or(usize::MAX).clamp(8, CONNECTIONS_MAX)
 }
 
+/// True if more connections would be open if there were more files for them.
+pub fn are_few_files() -> bool {
+    connections_max() < CONNECTIONS_MAX
+}
+
 /// Answers requests until the end; then `at_end` is done, and answers under way are finished.
 pub async fn answer(
     listener: Listener,
@@ -145,17 +151,18 @@ pub async fn answer(
             None => routes.clone(),
         };
         let waiting = free.idle.begin();
-        let cut = waiting.cut.clone();
+        let cut = waiting.idle_at_cut();
         let service = Served { routes: TowerToHyperService::new(routes), waiting };
         let connection = http.serve_connection(TokioIo::new(stream), service);
         let end = end.clone();
         tokio::spawn(async move {
             let mut connection = pin!(connection);
-            // The client sees what ends it.
+            // The client sees what ends it. A request that is here is seen before the cut.
             tokio::select! {
+                biased;
                 _ended = &mut connection => {}
                 () = too_old(limits) => {}
-                () = cut.cancelled() => {}
+                () = cut => {}
                 () = end.cancelled() => {
                     connection.as_mut().graceful_shutdown();
                     let _ended = timeout(END_LIMIT, connection).await;
@@ -174,7 +181,7 @@ pub async fn answer(
 async fn too_old(limits: Limits) {
     match limits.connection {
         Some(limit) => sleep(limit).await,
-        None => std::future::pending().await,
+        None => pending().await,
     }
 }
 
@@ -205,10 +212,19 @@ async fn next(
             Err(_) => sleep(PAUSE).await,
         }
     };
-    if free.own.available_permits() == 0 {
-        free.idle.cut_oldest();
-    }
-    let permit = Arc::clone(&free.own).acquire_owned().await.ok()?;
+    let permit = loop {
+        let freed = Arc::clone(&free.own).acquire_owned();
+        if free.own.available_permits() > 0 {
+            break freed.await.ok()?;
+        }
+        let Some(oldest) = free.idle.cut_oldest() else { break freed.await.ok()? };
+        tokio::select! {
+            biased;
+            permit = freed => break permit.ok()?,
+            // Its request was here: so the next one goes.
+            () = oldest.busy.cancelled() => {}
+        }
+    };
     Some((accepted, permit))
 }
 
@@ -220,23 +236,32 @@ struct Idle(Arc<Mutex<Waiters>>);
 struct Waiters {
     begun: u64,
     /// From the oldest to the newest.
-    cuts: BTreeMap<u64, CancellationToken>,
+    signs: BTreeMap<u64, Signs>,
+}
+
+/// What is told of a connection without a request.
+#[derive(Clone, Default)]
+struct Signs {
+    /// It has to make room.
+    cut: CancellationToken,
+    /// Its request has come after all, or it has ended.
+    busy: CancellationToken,
 }
 
 impl Idle {
     fn begin(&self) -> Waiting {
-        let cut = CancellationToken::new();
+        let signs = Signs::default();
         let mut waiters = self.waiters();
         waiters.begun += 1;
         let number = waiters.begun;
-        waiters.cuts.insert(number, cut.clone());
-        Waiting { idle: self.clone(), number, cut }
+        waiters.signs.insert(number, signs.clone());
+        Waiting { idle: self.clone(), number, signs }
     }
 
-    fn cut_oldest(&self) {
-        if let Some((_, cut)) = self.waiters().cuts.pop_first() {
-            cut.cancel();
-        }
+    fn cut_oldest(&self) -> Option<Signs> {
+        let (_, oldest) = self.waiters().signs.pop_first()?;
+        oldest.cut.cancel();
+        Some(oldest)
     }
 
     fn waiters(&self) -> MutexGuard<'_, Waiters> {
@@ -248,12 +273,24 @@ impl Idle {
 struct Waiting {
     idle: Idle,
     number: u64,
-    cut: CancellationToken,
+    signs: Signs,
 }
 
 impl Waiting {
+    /// Waits until the connection is to make room, and has no request.
+    fn idle_at_cut(&self) -> impl Future<Output = ()> + use<> {
+        let Signs { cut, busy } = self.signs.clone();
+        async move {
+            cut.cancelled().await;
+            if busy.is_cancelled() {
+                pending::<()>().await;
+            }
+        }
+    }
+
     fn ends(&self) {
-        self.idle.waiters().cuts.remove(&self.number);
+        self.idle.waiters().signs.remove(&self.number);
+        self.signs.busy.cancel();
     }
 }
 
@@ -277,5 +314,79 @@ impl Service<Request<Incoming>> for Served {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.waiting.ends();
         self.routes.call(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::TcpStream;
+
+    use axum::routing::get;
+    use nix::sys::resource::setrlimit;
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+    use crate::serve::listen;
+
+    const LIMITS: Limits =
+        Limits { connection: None, keep_alive: false, connections: Some(2), unsent: None };
+
+    #[tokio::test]
+    async fn a_request_that_is_here_is_served_however_many_idle_connections_come_after() {
+        let listener = listen("--listen", "127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let asks = |path: &str| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            write!(stream, "GET {path} HTTP/1.0\r\nHost: a\r\n\r\n").unwrap();
+            stream.set_nonblocking(true).unwrap();
+            tokio::net::TcpStream::from_std(stream).unwrap()
+        };
+        // All of them are there before the first one is accepted.
+        let waits = asks("/waits");
+        let idle: Vec<_> = (0..50).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut last = asks("/");
+        let end = CancellationToken::new();
+        let (begun, released) = (CancellationToken::new(), CancellationToken::new());
+        let (begins, ends) = (begun.clone(), released.clone());
+        let waiting = move || {
+            begins.cancel();
+            ends.clone().cancelled_owned()
+        };
+        let routes = Router::new().route("/waits", get(waiting)).route("/", get(|| async { "ok" }));
+        let reading = async {
+            let mut said = String::new();
+            // Before any of them is late.
+            let read =
+                timeout(REQUEST_LIMIT - Duration::from_secs(1), last.read_to_string(&mut said));
+            read.await.expect("there is room").unwrap();
+            released.cancel();
+            end.cancel();
+            said
+        };
+        let answering = answer(Listener::Tcp(listener), routes, LIMITS, &end, || ());
+        let ((), said) = tokio::join!(answering, reading);
+        assert!(said.ends_with("ok") && begun.is_cancelled(), "{said}");
+        drop((waits, idle));
+    }
+
+    #[tokio::test]
+    async fn twelve_hundred_connections_at_once_find_room_in_the_queue() {
+        let (count, most) = (1_200, "/proc/sys/net/core/somaxconn");
+        let most: usize = std::fs::read_to_string(most).unwrap().trim().parse().unwrap();
+        let (_, files) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        if most < count || setrlimit(Resource::RLIMIT_NOFILE, files, files).is_err() {
+            // This system has no room for so many.
+            return;
+        }
+        let listener = listen("--listen", "127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        // A second would pass until the system asks again.
+        let limit = Duration::from_millis(900);
+        let mut all = Vec::new();
+        for nth in 0..count {
+            let connection = TcpStream::connect_timeout(&address, limit);
+            all.push(connection.unwrap_or_else(|error| panic!("number {nth}: {error}")));
+        }
     }
 }

@@ -9,13 +9,14 @@ pub mod peer;
 mod poller;
 mod routes;
 
+use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use spindle::{CancellationToken, LockTable};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::arguments::{Common, Serve};
 use crate::failure::{Code, Failure, Result};
@@ -38,7 +39,7 @@ const LIMITS: Limits = Limits {
 
 pub async fn serve(common: &Common, out: &Output, serve: &Serve) -> Result<ExitCode> {
     let database = database(common)?;
-    let listener = listen("--listen", serve.listen).await?;
+    let listener = listen("--listen", serve.listen)?;
     let address = listener.local_addr()?;
     let (mut signals, end) = (Signals::listen()?, CancellationToken::new());
     let told = end.clone();
@@ -86,12 +87,23 @@ pub async fn serve(common: &Common, out: &Output, serve: &Serve) -> Result<ExitC
     started.map(|_| ExitCode::SUCCESS)
 }
 
+/// Connections that the system keeps until they are accepted. One that finds no room is asked for again a second later.
+const QUEUE: u32 = 4096;
+
 /// Listens at the address that this option names.
-pub async fn listen(option: &str, address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| {
+pub fn listen(option: &str, address: SocketAddr) -> Result<TcpListener> {
+    bind(address).map_err(|error| {
         Failure::new(Code::Usage, format!("{option} {address}: {error}"))
             .cure("choose another address or port; port 0 takes any that is free")
     })
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // Its port may have been another program's a moment ago.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(QUEUE)
 }
 
 async fn until_end(work: impl Future<Output = ()>, end: CancellationToken) {

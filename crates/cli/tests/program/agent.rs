@@ -295,8 +295,21 @@ async fn a_client_that_resigns_goes_on_contending() {
     let next = gained(&mut second).await;
     let leader = agent.json("/v1/leader?lock=a").await;
     assert_eq!((&leader["holder"], &leader["token"]), (&json!("node-2"), &next["token"]));
+    let told: Vec<&str> = leader.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(fields_of_a_lock(), told);
     agent.send("DELETE", &claim(&next), &Value::Null).await;
     assert!(token(&gained(&mut first).await) > token(&next));
+}
+
+/// The fields that the description has for the answer about a lock, in order.
+fn fields_of_a_lock() -> Vec<&'static str> {
+    let page = include_str!("../../../../docs/agent.yaml");
+    let (_, rest) = page.split_once("\n    Lock:\n").unwrap();
+    let lines = rest.lines().take_while(|line| line.starts_with("      "));
+    let fields = lines.filter_map(|line| line.strip_prefix("        ")?.split_once(':'));
+    let mut fields: Vec<_> = fields.map(|(name, _)| name).filter(|it| !it.contains(' ')).collect();
+    fields.sort_unstable();
+    fields
 }
 
 #[tokio::test]

@@ -173,8 +173,12 @@ async fn no_more_locks_are_claimed_than_are_allowed() {
     let _first = lead(&agent, "a", LONG).await;
     let mut second = lead(&agent, "b", LONG).await;
     gained(&mut second).await;
-    let refused = agent.send("POST", "/v1/acquire", &json!({ "lock": "c" })).await;
-    assert_eq!(refused.0, 503, "{refused:?}");
+    let request = agent.request("POST", "/v1/acquire", &json!({ "lock": "c" }));
+    let refused = agent.answer(&request).await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.head.contains("retry-after: 1"), "{refused:?}");
+    let said = "2 locks are claimed, the most that --locks-max allows";
+    assert!(refused.body.contains(said), "{refused:?}");
 }
 
 #[tokio::test]
@@ -261,6 +265,9 @@ async fn other_hosts_reach_only_the_probes() {
     assert!(probes.get("/metrics").await.body.contains("spindle_agent_claims 0"));
     let refused = probes.send("POST", "/v1/acquire", &json!({ "lock": "a" })).await;
     assert_eq!(refused.0, 404);
+    let taken = probes.address.to_string();
+    let second = ["agent", "--listen", "127.0.0.1:0", "--probes", &taken];
+    world.run(&second).await.ends(2).complains(&format!("--probes {taken}: "));
 }
 
 #[tokio::test]
@@ -280,7 +287,12 @@ async fn a_client_can_let_go_however_many_others_wait() {
     }
     assert!(streams.len() >= 6, "{}", streams.len());
     let body = json!({ "lock": "one-more" });
-    assert_eq!(agent.send("POST", "/v1/acquire", &body).await.0, 503);
+    let refused = agent.send("POST", "/v1/acquire", &body).await;
+    let said = format!(
+        "{} requests wait, the most there may be; raise the limit of open files",
+        streams.len()
+    );
+    assert_eq!((refused.0, &refused.1["error"]), (503, &json!(said)));
     let held = gained(&mut streams[0]).await;
     assert_eq!(agent.send("DELETE", &claim(&held), &Value::Null).await.0, 200);
     until("its stream makes room", async || {

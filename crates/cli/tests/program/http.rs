@@ -70,7 +70,7 @@ impl Server {
         Events(BufReader::new(stream).lines())
     }
 
-    fn request(&self, method: &str, path: &str, body: &Value) -> String {
+    pub fn request(&self, method: &str, path: &str, body: &Value) -> String {
         let (host, body) = (self.address, body.to_string());
         let head = format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\n");
         let kind = "Content-Type: application/json";
