@@ -188,6 +188,7 @@ compile_error!(
 );
 
 mod batch;
+mod budget;
 mod error;
 mod fence;
 mod lock;
@@ -225,10 +226,8 @@ pub use token::FencingToken;
 
 /// A scheduled job: its slots, what came of a [`run_once`](LockBuilder::run_once), and the records.
 pub mod job {
-    pub use crate::lock::{
-        Job, JobFailure, JobOutcome, JobRun, Skip, Skipped, Slot, SlotRecord, SlotState,
-    };
-    pub use crate::operate::{JobList, JobState};
+    pub use crate::lock::{Job, JobOutcome, JobRun, Skip, Slot, SlotRecord, SlotState};
+    pub use crate::operate::JobState;
 }
 
 /// Tasks that run under a guard's term: what [`lead`](Spindle::lead) and the shards of a fleet stand on.

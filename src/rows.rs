@@ -24,7 +24,8 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 pub use crate::batch::Snapshot;
-use crate::batch::{Columns, CommitOutcome, OpKind, READ, RetryCharge, TRANSACTION};
+use crate::batch::{Columns, CommitOutcome, OpKind};
+use crate::budget::{READ, RetryCharge, TRANSACTION};
 use crate::error::Result;
 use crate::names::{check_table_name, looks_like_takeover_row};
 pub use crate::runloop::RowRole;
@@ -58,15 +59,6 @@ pub struct Rows {
     charge: Arc<RetryCharge>,
     /// True if the last place in line could not be taken.
     mark_failed: Arc<AtomicBool>,
-}
-
-/// The outcome of an edit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Edited {
-    /// So many rows were changed. The others were not as they had been seen.
-    Rows(usize),
-    /// Nothing was sent: the table has spent what it may in vain.
-    Unpaid,
 }
 
 impl Rows {
@@ -137,6 +129,9 @@ impl Rows {
     /// Makes these changes in one transaction, each on its own condition, once that is paid for, in `wait`
     /// at most. The transaction is sent once. Its price is refunded if it changed something.
     ///
+    /// Returns how many rows were changed; the others were not as they had been seen. `None`: nothing was
+    /// sent, as the table has spent what it may in vain (I8).
+    ///
     /// # Errors
     ///
     /// The reason why Spanner could not be asked. [`is_outcome_unknown`](crate::Error::is_outcome_unknown) if
@@ -150,10 +145,10 @@ impl Rows {
         &self,
         changes: impl IntoIterator<Item = (Arc<str>, Change)>,
         wait: Duration,
-    ) -> Result<Edited> {
+    ) -> Result<Option<usize>> {
         let requests = &self.table.budget().requests;
         let Ok(payment) = timeout(wait, requests.paid(TRANSACTION)).await else {
-            return Ok(Edited::Unpaid);
+            return Ok(None);
         };
         let changes: Vec<_> = changes.into_iter().collect();
         let all = changes.len();
@@ -161,9 +156,9 @@ impl Rows {
         match (verdict.commit, verdict.error) {
             (CommitOutcome::Applied { .. }, _) => {
                 requests.refund(payment);
-                Ok(Edited::Rows(all - verdict.refused.iter().flatten().count()))
+                Ok(Some(all - verdict.refused.iter().flatten().count()))
             }
-            (CommitOutcome::Exists, _) | (_, None) => Ok(Edited::Rows(0)),
+            (CommitOutcome::Exists, _) | (_, None) => Ok(Some(0)),
             (_, Some(error)) => Err(error),
         }
     }

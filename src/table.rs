@@ -8,12 +8,13 @@ use std::time::Duration;
 use google_cloud_spanner::client::{DatabaseAdmin, Spanner};
 
 #[cfg(feature = "__simulation")]
-use crate::batch::{Budget, Store};
+use crate::batch::Store;
+#[cfg(feature = "__simulation")]
+use crate::budget::Budget;
 use crate::error::Result;
 use crate::job::JobRun;
 use crate::operate::{
-    self, AtExit, Checked, Evict, ExitedInstance, History, JobList, JobState, LockList, LockState,
-    Observer,
+    self, AtExit, Evict, ExitedInstance, History, JobState, LockList, LockState, Observer,
 };
 use crate::rows::Rows;
 use crate::settings::{Defaults, LockBuilder};
@@ -148,14 +149,11 @@ impl LockTable {
     }
 
     /// Lists all [jobs](crate::LockBuilder::job) of the table with their last slots, in the order of their
-    /// names.
-    ///
-    /// Nothing is sent before the first [`next`](JobList::next).
+    /// names. Each 100 jobs are two strong reads: of their rows, then of their locks'.
     ///
     /// ```no_run
     /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
-    /// let mut jobs = table.jobs();
-    /// while let Some(job) = jobs.next().await? {
+    /// for job in table.jobs().await? {
     ///     if let Some(last) = job.last {
     ///         println!("{}: {last}, took {:?}", job.name, last.took());
     ///     }
@@ -163,8 +161,17 @@ impl LockTable {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn jobs(&self) -> JobList {
-        JobList::new(Arc::clone(&self.0))
+    ///
+    /// # Errors
+    ///
+    /// [`is_config`](crate::Error::is_config) for a table that can't be; otherwise why a page could not be
+    /// read within 5 s.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn jobs(&self) -> Result<Vec<JobState>> {
+        operate::jobs(&self.0).await
     }
 
     /// Forgets the record of a [job](crate::LockBuilder::job) that doesn't run; true if there was one. Its
@@ -342,7 +349,9 @@ impl LockTable {
     ///
     /// Writes nothing that stays. It asks if reads tell their time, and asks the information
     /// schema. It reads and writes as a holder does, and reads the whole table, 100 rows at a time.
-    /// Returns the locks whose holder has not written its lease.
+    ///
+    /// Returns the locks whose holder has not written its lease: it is another implementation's. While there
+    /// is one, all instances must use the same lease as that.
     ///
     /// # Errors
     ///
@@ -356,7 +365,7 @@ impl LockTable {
     /// # Cancellation safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn check(&self) -> Result<Checked> {
+    pub async fn check(&self) -> Result<Vec<String>> {
         self.0.check().await
     }
 

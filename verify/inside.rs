@@ -20,7 +20,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::batch::{self, Budget, Channels, Columns, CommitOutcome, Snapshot, TakeOver, Verdict};
+use crate::batch::{self, Channels, Columns, CommitOutcome, Snapshot, TakeOver, Verdict};
+use crate::budget::Budget;
 use crate::error::Error;
 pub use crate::operate::{Past, Version};
 use crate::operate::{PastTerm, Walk};

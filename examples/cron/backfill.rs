@@ -28,9 +28,8 @@ async fn node(table: LockTable) -> Result<u32, Failure> {
         // Each call waits until its slot is recorded, so that no later one goes before it.
         match job.run_once(first + hour * n, report).await? {
             JobOutcome::Ran(()) => ran += 1,
-            JobOutcome::Skipped(_) => {}
-            JobOutcome::Failed(failure) => return Err(failure.to_string().into()),
-            other => return Err(format!("{other:?}").into()),
+            JobOutcome::Skipped { .. } => {}
+            failed => return Err(failed.to_string().into()),
         }
     }
     Ok(ran)

@@ -39,9 +39,8 @@ pub async fn work(endpoint: &str, id: &str) -> Result<(), Failure> {
         let at = slot.timestamp();
         match job.run_once(slot, task).await {
             Ok(JobOutcome::Ran(start)) => log(&format!("ran {at} at start {start}")),
-            Ok(JobOutcome::Skipped(skipped)) => log(&format!("skipped {at}: {skipped}")),
-            Ok(JobOutcome::Failed(failure)) => log(&format!("failed {at}: {failure}")),
-            Ok(other) => log(&format!("{other:?} {at}")),
+            Ok(it @ JobOutcome::Skipped { .. }) => log(&format!("skipped {at}: {it}")),
+            Ok(failed) => log(&format!("failed {at}: {failed}")),
             Err(error) => log(&format!("could not run {at}: {error}")),
         }
     }

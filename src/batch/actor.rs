@@ -14,11 +14,11 @@ use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
-use super::budget::Budget;
 use super::flow::{Flow, Pending, Step};
 use super::queue::{GATHERING_MAX, Now, Queues};
 use super::request::{Batch, Class, Op, Reply, Response, panicked, send};
 use super::{CommitOutcome, Store, TakeOver};
+use crate::budget::Budget;
 use crate::error::{Error, Outcome, Result, panic_message};
 
 /// The number of parts in which a batch is sent again that failed, or whose answer is slow. Two rounds
@@ -446,9 +446,10 @@ mod tests {
     use spindle_protocol::Answer;
 
     use super::*;
+    use crate::batch::Batchers;
     use crate::batch::request::OpKind;
     use crate::batch::tests::Reads;
-    use crate::batch::{Batchers, Budget};
+    use crate::budget::Budget;
 
     #[tokio::test(start_paused = true)]
     async fn an_act_is_answered_although_others_come_without_end() {

@@ -13,9 +13,9 @@ use tokio::runtime::{self, Handle};
 use tokio::sync::mpsc;
 use tokio::time::timeout_at;
 
-use super::budget::Budget;
 use super::request::{Class, Op, OpKind};
 use super::{Store, actor};
+use crate::budget::Budget;
 use crate::error::{Error, Kind, Outcome};
 use crate::system::Ticks;
 

@@ -6,11 +6,10 @@
 //! instance's validity counts from its decision, before its act gets here.
 //!
 //! An act goes through these files: a lock's [`handle`] hands it to the [`actor`], whose [`queue`]s put
-//! it into a [`request`], paid from a [`budget`] if it may be in vain. The [`flow`] says when the
+//! it into a [`request`], paid from the table's [`budget`](crate::budget) if it may be in vain. The [`flow`] says when the
 //! connection is silent. This file has the table as the batcher needs it.
 
 mod actor;
-mod budget;
 mod flow;
 mod handle;
 mod queue;
@@ -24,7 +23,6 @@ use futures_util::future::BoxFuture;
 use spindle_protocol::{Answer, Change, Rejection, StoredRow, Timestamp};
 use tokio::time::Instant;
 
-pub(crate) use self::budget::{Budget, READ, RetryCharge, TRANSACTION};
 pub(crate) use self::handle::{BatchHandle, Batchers};
 pub(crate) use self::request::OpKind;
 use crate::error::{Error, Outcome, Result};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::budget::{Bucket, Budget, Payment, READ, TRANSACTION};
 use super::request::{BYTES_MAX, Batch, Class, Op, OpKind, ROWS_MAX, Reply};
+use crate::budget::{Bucket, Budget, Payment, READ, TRANSACTION};
 
 /// So many requests of each kind are on their way at the most.
 const IN_FLIGHT_MAX: usize = 8;

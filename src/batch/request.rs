@@ -11,8 +11,8 @@ use spindle_protocol::{Answer, Change, Observation, StoredRow};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::budget::Payment;
 use super::{Columns, CommitOutcome, Snapshot, Store, Verdict};
+use crate::budget::Payment;
 use crate::error::{Error, Outcome, Result};
 
 /// The most rows of one request; Spanner allows 80,000 cells a commit.

@@ -15,7 +15,7 @@ mod work;
 pub use call::{Acquire, Lead, Resign};
 pub use guard::Guard;
 pub use handle::Spindle;
-pub use job::{Job, JobFailure, JobOutcome, JobRun, Skip, Skipped, Slot, SlotRecord, SlotState};
+pub use job::{Job, JobOutcome, JobRun, Skip, Slot, SlotRecord, SlotState};
 pub use lead_each::LeadEach;
 pub use lead_options::TaskResult;
 pub use start::RunHandle;

@@ -17,18 +17,10 @@ use crate::store::{
 /// A name that no lock can have, since it looks like a takeover row.
 const PROBE_NAME: &str = "spindle-check_0000000000000000000";
 
-/// The findings of [`LockTable::check`](crate::LockTable::check) about a table that works.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Checked {
-    /// The locks whose holder has not written its lease: it is another implementation's. While there
-    /// is one, all instances must use the same lease as that.
-    pub without_lease: Vec<String>,
-}
-
 impl Table {
-    /// Says exactly what is wrong with the table that is there, including what writing needs.
-    pub(crate) async fn check(&self) -> Result<Checked> {
+    /// Says exactly what is wrong with the table that is there, including what writing needs. Returns the
+    /// locks whose holder has not written its lease.
+    pub(crate) async fn check(&self) -> Result<Vec<String>> {
         check_table_name(&self.name)?;
         self.probe_read_timestamp().await?;
         schema::check(&self.spanner.connection, &self.name).await?;
@@ -46,7 +38,7 @@ impl Table {
         read.map_err(|error| refused(error, key))?;
         let written = despite_others(|| self.probe_write()).await;
         written.map_err(|error| refused(error, "does not take what a holder writes"))?;
-        Ok(Checked { without_lease: self.holders_without_lease().await? })
+        self.holders_without_lease().await
     }
 
     /// Refuses a server that gives no read timestamps, before anything else is asked: it may lack an

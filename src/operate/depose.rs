@@ -4,9 +4,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spindle_protocol::{Answer, Change, Expected, Rejection, StoredRow, Succession, Timestamp};
+use spindle_protocol::{Answer, Change, Expected, Rejection, Succession};
 use tokio::time::{Instant, sleep};
 
+use super::history::{Cause, PastTerm};
 use crate::error::{Error, Result};
 use crate::names::{check_id, check_is_lock};
 use crate::store::{PAUSE, REQUEST_LIMIT, Table};
@@ -18,19 +19,8 @@ const MARK_BYTES_MAX: usize = 1_000;
 /// For so long a lock that was seized for a contender is left to it.
 const FIRST_REFUSAL: Duration = Duration::from_secs(10);
 
-/// The holder whose term was ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Deposed {
-    /// The id of the instance.
-    pub id: String,
-    /// The token of its term.
-    pub token: FencingToken,
-    /// The token that superseded it. It is nobody's: the next term's is greater.
-    pub by: FencingToken,
-}
-
-/// An eviction, made by [`LockTable::evict`](crate::LockTable::evict). Await it.
+/// An eviction, made by [`LockTable::evict`](crate::LockTable::evict). Await it: it returns the term that it
+/// ended, which is over for fenced writes from its [`end`](PastTerm::end) on.
 #[derive(Clone, Debug)]
 #[must_use = "an eviction does nothing until it is awaited"]
 pub struct Evict {
@@ -106,8 +96,9 @@ impl Evict {
         self
     }
 
-    async fn carry_out(self) -> Result<Option<Deposed>> {
+    async fn carry_out(self) -> Result<Option<PastTerm>> {
         let change = self.change()?;
+        let cause = self.cause();
         let Evict { table, lock, expected, .. } = self;
         table.check_lock(&lock)?;
         check_is_lock(&lock)?;
@@ -118,7 +109,7 @@ impl Evict {
             let (outcome, found) = table.carry_out(&lock, change.clone(), REQUEST_LIMIT).await;
             let error = match (outcome.answer, outcome.error) {
                 (Answer::Applied { at }, _) => {
-                    return Ok(found.first().and_then(|row| deposed(row, at)));
+                    return Ok(found.first().and_then(|row| PastTerm::ended_by(row, at, cause)));
                 }
                 (Answer::Rejected(Rejection::Changed(found)), None) if has_expectation => {
                     return Err(Error::other_term(lock, expected, found));
@@ -135,6 +126,14 @@ impl Evict {
                 return Err(error);
             }
             sleep(PAUSE).await;
+        }
+    }
+
+    fn cause(&self) -> Cause {
+        let (by, reason) = (self.by.clone(), self.reason.clone());
+        match self.at_once || self.successor.is_some() {
+            true => Cause::Seized { by, reason },
+            false => Cause::Evicted { by, reason },
         }
     }
 
@@ -174,19 +173,10 @@ impl Evict {
 }
 
 impl IntoFuture for Evict {
-    type Output = Result<Option<Deposed>>;
+    type Output = Result<Option<PastTerm>>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.carry_out())
     }
-}
-
-fn deposed(found: &StoredRow, at: Timestamp) -> Option<Deposed> {
-    let row = found.row();
-    Some(Deposed {
-        id: row.writer.id()?.to_string(),
-        token: FencingToken::from_timestamp(row.token),
-        by: FencingToken::from_timestamp(at),
-    })
 }

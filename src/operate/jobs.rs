@@ -1,6 +1,6 @@
 //! Jobs, as their rows tell them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -50,47 +50,17 @@ impl JobState {
     }
 }
 
-/// A listing of jobs under way, made by [`LockTable::jobs`](crate::LockTable::jobs).
-///
-/// It has one page in memory, of 100 jobs, however many there are. Each page is two strong reads: of the
-/// jobs' rows, then of their locks'.
-#[derive(Clone, Debug)]
-#[must_use = "a listing reads nothing until `next` is called"]
-pub struct JobList {
-    table: Arc<Table>,
-    pages: Pages,
-    page: VecDeque<JobState>,
-}
-
-impl JobList {
-    pub(crate) fn new(table: Arc<Table>) -> JobList {
-        let mut pages = Pages::all();
-        pages.prefix = JOBS_PREFIX.to_string();
-        JobList { table, pages, page: VecDeque::new() }
+/// Returns the states of all jobs of a table, in the order of their names.
+pub(crate) async fn jobs(table: &Table) -> Result<Vec<JobState>> {
+    check_table_name(&table.name)?;
+    let mut pages = Pages::all();
+    pages.prefix = JOBS_PREFIX.to_string();
+    let mut jobs = Vec::new();
+    while let Some((rows, _)) = pages.next(table).await? {
+        let rows = rows.into_iter().filter(|row| !row.is_takeover());
+        jobs.extend(states(table, rows.collect()).await?);
     }
-
-    /// Returns the next job, in the order of their names; none after the last.
-    ///
-    /// # Errors
-    ///
-    /// Why a page could not be read within 5 s. The next call goes on with the page after it.
-    ///
-    /// # Cancellation safety
-    ///
-    /// Dropping the future may lose a page.
-    pub async fn next(&mut self) -> Result<Option<JobState>> {
-        check_table_name(&self.table.name)?;
-        loop {
-            if let Some(job) = self.page.pop_front() {
-                return Ok(Some(job));
-            }
-            let Some((rows, _)) = self.pages.next(&self.table).await? else {
-                return Ok(None);
-            };
-            let rows = rows.into_iter().filter(|row| !row.is_takeover());
-            self.page = states(&self.table, rows.collect()).await?.into();
-        }
-    }
+    Ok(jobs)
 }
 
 /// Returns the states of the jobs of these rows.

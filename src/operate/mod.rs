@@ -15,10 +15,9 @@ mod pages;
 mod remove;
 mod state;
 
-pub use check::Checked;
 #[cfg(feature = "admin")]
 pub(crate) use create::{admin, create, upgrade};
-pub use depose::{Deposed, Evict};
+pub use depose::Evict;
 #[doc(hidden)]
 pub use exited::{AtExit, ExitedInstance};
 pub(crate) use exited::{release_exited, release_left};
@@ -29,8 +28,8 @@ pub use history::{Cause, History, HistoryEnd, PastTerm};
 #[doc(hidden)]
 pub use history::{Past, Version};
 pub(crate) use inspect::inspect;
-pub use jobs::{JobList, JobState};
-pub(crate) use jobs::{job, remove_job};
+pub use jobs::JobState;
+pub(crate) use jobs::{job, jobs, remove_job};
 pub use list::LockList;
 pub use observe::Observer;
 pub(crate) use remove::remove;

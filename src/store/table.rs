@@ -11,7 +11,8 @@ use tokio::sync::watch;
 
 use super::connection::Connection;
 use super::spanner::Spanner;
-use crate::batch::{Batchers, Budget, Columns, Store, Verdict};
+use crate::batch::{Batchers, Columns, Store, Verdict};
+use crate::budget::Budget;
 use crate::error::{Outcome, Result};
 use crate::names::{check_lock_name, check_table_name};
 use crate::term::{Instances, Warnings};

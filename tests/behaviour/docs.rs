@@ -21,19 +21,16 @@ fn quotes(page: &str, file: &str, count: usize) {
 }
 
 /// Types whose example is that of the item that makes them.
-const SHOWN_BY: [(&str, &str); 29] = [
+const SHOWN_BY: [(&str, &str); 26] = [
     ("Builder", "pub struct Member"),
-    ("Checked", "pub struct LockTable"),
     ("Ddl", "pub const fn ddl"),
-    ("Deposed", "pub fn evict"),
     ("Evict", "pub fn evict"),
     ("FencedTransaction", "pub fn transaction"),
     ("History", "pub fn history"),
     ("Job", "pub fn job(self)"),
-    ("JobList", "pub fn jobs"),
     ("JobOutcome", "pub fn run_once"),
     ("JobRun", "pub async fn finish_in"),
-    ("JobState", "pub fn jobs"),
+    ("JobState", "pub async fn jobs"),
     ("LockBuilder", "pub fn build"),
     ("LockList", "pub fn list"),
     ("LockState", "pub struct LockTable"),
@@ -53,22 +50,19 @@ const SHOWN_BY: [(&str, &str); 29] = [
     ("WriteGuard", "pub struct RwLock"),
 ];
 /// Types that a user only reads, by their fields, or never names.
-const NEED_NONE: [&str; 22] = [
+const NEED_NONE: [&str; 19] = [
     "Cause",
     "Clock",
     "Contact",
-    "Edited",
     "Ended",
     "Failing",
     "HistoryEnd",
     "Holding",
-    "JobFailure",
     "Orders",
     "ReleaseOutcome",
     "Role",
     "RowRole",
     "Skip",
-    "Skipped",
     "SlotRecord",
     "SlotState",
     "Snapshot",

@@ -49,8 +49,8 @@ async fn run(job: Job, slot: DateTime<Utc>) -> JobOutcome<&'static str> {
 
 /// Why the slot was skipped, and by whom its last start was.
 fn skipped<T: std::fmt::Debug>(outcome: JobOutcome<T>) -> (Skip, String) {
-    let JobOutcome::Skipped(skipped) = outcome else { panic!("{outcome:?}") };
-    (skipped.why, skipped.record.unwrap().by)
+    let JobOutcome::Skipped { why, record, .. } = outcome else { panic!("{outcome:?}") };
+    (why, record.unwrap().by)
 }
 
 /// The state of the last slot, and how many times it was started.
@@ -148,19 +148,19 @@ async fn a_slot_whose_attempts_all_failed_is_recorded_as_failed_and_all_are_told
             Err::<(), _>(std::io::Error::other("no ink"))
         });
         let outcome = timeout(EVENTUALLY, failing).await.unwrap().unwrap();
-        let JobOutcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
-        let error = failure.error.as_ref().expect("it failed here");
+        let JobOutcome::Failed { record, error, .. } = outcome else { panic!("{outcome:?}") };
+        let error = error.expect("it failed here");
         if panics {
             assert!(error.is_panic() && error.to_string().contains("no paper"), "{error}");
         } else {
             assert!(error.is_task_failure(), "{error}");
             assert_eq!(error.cause::<std::io::Error>().unwrap().to_string(), "no ink");
         }
-        assert_eq!((failure.record.state, failure.record.starts), (SlotState::Failed, 2));
+        assert_eq!((record.state, record.starts), (SlotState::Failed, 2));
         assert_eq!(last(&world).await, (SlotState::Failed, 2));
         let elsewhere = run(job(&world, "b"), slot).await;
-        let JobOutcome::Failed(failure) = elsewhere else { panic!("{elsewhere:?}") };
-        assert!(failure.error.is_none() && failure.record.by == "a", "{failure}");
+        let JobOutcome::Failed { record, error, .. } = elsewhere else { panic!("{elsewhere}") };
+        assert!(error.is_none() && record.by == "a", "{record}");
     }
     // The next slot is another one.
     sleep(HOUR).await;
@@ -192,8 +192,8 @@ async fn a_task_that_kills_its_node_runs_through_no_fleet() {
     }
     assert_eq!(last(&world).await, (SlotState::Failed, 3), "nobody has to be there to see it");
     let outcome = run(job(&world, "b"), slot).await;
-    let JobOutcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
-    assert_eq!((failure.record.starts, &*failure.record.by), (3, "n3"));
+    let JobOutcome::Failed { record, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!((record.starts, &*record.by), (3, "n3"));
     let row = world.row(KEY).unwrap();
     assert!(row.writer.unwrap().contains(" failed 3/3 "), "it is recorded");
     assert_eq!(world.row(LOCK).unwrap().token, row_began(&world).await, "and the lock not taken");
@@ -211,8 +211,8 @@ async fn attempts_of_one_are_at_most_one_start() {
     let slot = slot(&world).await;
     dies(&world, "dead", slot).await;
     let outcome = run(job(&world, "b").attempts(1), slot).await;
-    let JobOutcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
-    assert_eq!(failure.record.starts, 1);
+    let JobOutcome::Failed { record, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(record.starts, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -326,8 +326,8 @@ async fn a_run_that_takes_longer_than_at_most_is_stopped_and_has_failed() {
     });
     let (outcome, took) = timed(running).await;
     let outcome = outcome.unwrap();
-    let JobOutcome::Failed(failure) = outcome else { panic!("{outcome:?}") };
-    assert!(failure.error.unwrap().to_string().contains("took longer than 60s"));
+    let JobOutcome::Failed { error, .. } = outcome else { panic!("{outcome:?}") };
+    assert!(error.unwrap().to_string().contains("took longer than 60s"));
     assert_eq!((deaf.load(Ordering::SeqCst), told.load(Ordering::SeqCst)), (1, 1));
     assert!(took > SECOND * 125 && took < SECOND * 150, "{took:?}");
 }
@@ -539,8 +539,7 @@ async fn a_call_that_is_told_to_end_starts_nothing_and_leaves_the_slot_to_others
     let error = error.unwrap().unwrap_err();
     assert!(error.is_task_failure() && took < SECOND, "{error}");
     let outcome = waiting.await.unwrap().unwrap();
-    let JobOutcome::Skipped(skipped) = outcome else { panic!("{outcome:?}") };
-    assert_eq!(skipped.why, Skip::Cancelled);
+    assert!(matches!(outcome, JobOutcome::Skipped { why: Skip::Cancelled, .. }), "{outcome}");
     assert_eq!(last(&world).await, (SlotState::Open, 1));
     assert!(matches!(run(job(&world, "b"), slot).await, JobOutcome::Ran("done")));
 }
@@ -612,9 +611,8 @@ async fn the_record_of_a_job_is_no_lock() {
     for refused in refused {
         assert!(refused.is_config(), "{refused}");
     }
-    let mut jobs = table.jobs();
-    assert_eq!(jobs.next().await.unwrap().unwrap().name, LOCK);
-    assert_eq!(jobs.next().await.unwrap(), None);
+    let names: Vec<_> = table.jobs().await.unwrap().into_iter().map(|job| job.name).collect();
+    assert_eq!(names, [LOCK]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -142,9 +142,7 @@ async fn call(
     };
     match outcome {
         Ok(JobOutcome::Ran(())) => seen.ran.fetch_add(1, Ordering::SeqCst),
-        Ok(JobOutcome::Failed(failure)) if failure.error.is_some() => {
-            seen.failed.fetch_add(1, Ordering::SeqCst)
-        }
+        Ok(JobOutcome::Failed { error: Some(_), .. }) => seen.failed.fetch_add(1, Ordering::SeqCst),
         Ok(_) => 0,
         Err(error) if error.is_config() => seen.refused.fetch_add(1, Ordering::SeqCst),
         // It has recorded the end before it failed.

@@ -50,7 +50,7 @@ async fn an_eviction_leaves_its_mark() {
     let _a = world.elect("a").await;
     let table = world.table();
     let evicted = table.evict(LOCK).by("alice").reason("bad deploy").await;
-    assert_eq!(evicted.unwrap().unwrap().id, "a");
+    assert_eq!(evicted.unwrap().unwrap().holder, "a");
     let state = table.inspect(LOCK).await.unwrap();
     assert_eq!(state.info.as_deref(), Some("evicted by alice: bad deploy"));
     assert_eq!(state.holding, Holding::Evicted);

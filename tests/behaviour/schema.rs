@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use spindle::{Database, Error, LockTable, operate::Checked};
+use spindle::{Database, Error, LockTable};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
 use crate::world::{Contender, DATABASE, EVENTUALLY, LEASE, LOCK, TABLE, World, lock_of, until};
 
-async fn check(ddl: &str) -> Result<Checked, Error> {
+async fn check(ddl: &str) -> Result<Vec<String>, Error> {
     World::with_table(ddl).await.table().check().await
 }
 

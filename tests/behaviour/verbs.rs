@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spindle::operate::LockList;
+use spindle::operate::{Cause, LockList};
 use spindle::{Database, Holding, LockState, LockTable, TermEnd};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
@@ -194,7 +194,8 @@ async fn an_evicted_holders_validity_runs_out_before_anyone_takes_over() {
     let before = world.row(LOCK).unwrap();
     let table = world.table();
     let evicted = table.evict(LOCK).await.unwrap().unwrap();
-    assert_eq!((evicted.id.as_str(), evicted.token), ("a", term.token()));
+    assert_eq!((&*evicted.holder, evicted.token), ("a", term.token()));
+    assert!(matches!(evicted.cause, Some(Cause::Evicted { by: None, reason: None, .. })));
     let after = world.row(LOCK).unwrap();
     assert_eq!(after.heartbeat, before.heartbeat, "contenders still wait it out");
     assert!(after.token > before.token);
@@ -211,7 +212,8 @@ async fn an_evicted_holders_validity_runs_out_before_anyone_takes_over() {
         holds
     })
     .await;
-    assert!(next > evicted.by && evicted.by > evicted.token);
+    let end = evicted.end.unwrap();
+    assert!(next.to_datetime() > end && end > evicted.token.to_datetime());
     let waited = i128::from(next.as_nanoseconds()) - before.heartbeat.unwrap();
     assert!(waited >= i128::try_from(LEASE.as_nanos()).unwrap(), "{waited} ns");
     assert!(waited <= i128::try_from((LEASE + LEASE / 10).as_nanos()).unwrap(), "{waited} ns");
@@ -228,7 +230,7 @@ async fn an_evicted_holder_learns_of_it_by_its_next_heartbeat() {
     assert!(waited <= LEASE / 2, "{waited:?}");
     assert!(
         matches!(term.ended(), Some(TermEnd::Superseded { by: Some(by), holder: None, .. })
-            if *by == evicted.by),
+            if Some(by.to_datetime()) == evicted.end),
         "{:?}",
         term.ended()
     );
@@ -243,10 +245,10 @@ async fn a_seized_lock_is_taken_at_once_and_the_old_holders_fenced_write_is_refu
     let table = world.table();
     let (next, waited) = timed(async {
         let seized = table.evict(LOCK).at_once().await.unwrap().unwrap();
-        assert_eq!((seized.id.as_str(), seized.token), ("a", term.token()));
+        assert_eq!((&*seized.holder, seized.token), ("a", term.token()));
         assert!(term.fence().write(&client, [order("seized")]).await.unwrap_err().is_fenced());
         let next = b.holds().await;
-        assert!(next > seized.by);
+        assert!(next.to_datetime() > seized.end.unwrap());
         next
     })
     .await;
@@ -278,7 +280,7 @@ async fn a_lock_seized_for_a_contender_is_that_contenders() {
     sleep(LEASE).await;
     let table = world.table();
     for _ in 0..5 {
-        let deposed = table.evict(LOCK).to("chosen").await.unwrap().unwrap().id;
+        let deposed = table.evict(LOCK).to("chosen").await.unwrap().unwrap().holder;
         let holding = table.inspect(LOCK).await.unwrap().holding;
         assert!(matches!(&holding, Holding::Promised { to, .. } if to == "chosen"));
         let (token, waited) = timed(chosen.holds()).await;
@@ -359,7 +361,7 @@ async fn another_term_than_the_one_that_is_meant_is_left_alone_by_every_eviction
 
     let evicted =
         table.evict(LOCK).if_holder("b").if_token(token).at_once().await.unwrap().unwrap();
-    assert_eq!((evicted.id.as_str(), evicted.token), ("b", token));
+    assert_eq!((&*evicted.holder, evicted.token), ("b", token));
 }
 
 #[tokio::test(start_paused = true)]

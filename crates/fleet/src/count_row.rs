@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use spindle::rows::{Edited, Rows};
+use spindle::rows::Rows;
 use spindle::{Error, LockTable, Result};
 use spindle_protocol::fleet::{Count, CountNamed};
 use spindle_protocol::{Change, Row, StoredRow};
@@ -101,9 +101,9 @@ impl CountRow {
     ) -> Result<Written> {
         let change = (Arc::clone(&self.key), Change::NameCount { seen, count });
         Ok(match self.rows.edit([change], wait).await? {
-            Edited::Rows(0) => Written::No,
-            Edited::Rows(_) => Written::Yes,
-            Edited::Unpaid => Written::Unpaid,
+            Some(0) => Written::No,
+            Some(_) => Written::Yes,
+            None => Written::Unpaid,
         })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spindle::Result;
-use spindle::rows::{self, Edited, Rows, Snapshot};
+use spindle::rows::{self, Rows, Snapshot};
 use spindle::task::say;
 use spindle_protocol::{Change, Row, StoredRow, Timestamp};
 
@@ -48,10 +48,10 @@ pub(crate) async fn tidy(rows: &Rows, found: &Snapshot, lease: Duration) {
     }
     let of = changes.len();
     match rows.edit(changes, PAYMENT_WAIT).await {
-        Ok(Edited::Rows(deleted)) => {
+        Ok(Some(deleted)) => {
             say(|| tracing::debug!(deleted, of, "rows of those that are gone"));
         }
-        Ok(Edited::Unpaid) => {}
+        Ok(None) => {}
         Err(error) => say(|| tracing::debug!(of, %error, "rows of those that are gone")),
     }
 }

@@ -8,7 +8,7 @@ mod slot;
 mod supervise;
 
 pub use builder::Job;
-pub use outcome::{JobFailure, JobOutcome, Skip, Skipped};
+pub use outcome::{JobOutcome, Skip};
 pub use record::{SlotRecord, SlotState};
 pub use run::JobRun;
 pub use slot::Slot;

@@ -5,27 +5,31 @@ use std::fmt;
 use super::record::SlotRecord;
 use crate::error::Error;
 
-/// The outcome of [`run_once`](super::Job::run_once): the slot is recorded, one way or the other.
+/// The outcome of [`run_once`](super::Job::run_once): the slot is recorded, one way or the other. It prints
+/// as a line for a log.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum JobOutcome<T> {
     /// It ran here, and is recorded as done. The task returned this.
     Ran(T),
     /// It was not this call that ended it.
-    Skipped(Skipped),
+    #[non_exhaustive]
+    Skipped {
+        /// Why.
+        why: Skip,
+        /// The record of the slot; that of the later one, if it is superseded. Nothing where the lock is
+        /// held and no slot of the job was started so far.
+        record: Option<SlotRecord>,
+    },
     /// It is recorded as failed: all its attempts failed, here or elsewhere.
-    Failed(JobFailure),
-}
-
-/// A slot that a call skipped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Skipped {
-    /// Why.
-    pub why: Skip,
-    /// The record of the slot; that of the later one, if it is superseded. Nothing where the lock is held
-    /// and no slot of the job was started so far.
-    pub record: Option<SlotRecord>,
+    #[non_exhaustive]
+    Failed {
+        /// The record.
+        record: SlotRecord,
+        /// Why the last start failed, if it was this call's: [`cause`](Error::cause) finds the task's own
+        /// error by its type.
+        error: Option<Error>,
+    },
 }
 
 /// Why a call skipped a slot.
@@ -43,33 +47,20 @@ pub enum Skip {
     Cancelled,
 }
 
-/// A slot that is recorded as failed.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct JobFailure {
-    /// The record.
-    pub record: SlotRecord,
-    /// Why the last start failed, if it was this call's: [`cause`](Error::cause) finds the task's own
-    /// error by its type.
-    pub error: Option<Error>,
-}
-
-impl fmt::Display for Skipped {
+impl<T> fmt::Display for JobOutcome<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.why, &self.record) {
-            (Skip::Superseded, Some(record)) => write!(f, "superseded: {record}"),
-            (_, Some(record)) => record.fmt(f),
-            (Skip::Cancelled, None) => f.write_str("the call was told to end"),
-            (_, None) => f.write_str("its lock is held"),
-        }
-    }
-}
-
-impl fmt::Display for JobFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.error {
-            Some(error) => write!(f, "{}: {error}", self.record),
-            None => self.record.fmt(f),
+        match self {
+            JobOutcome::Ran(_) => f.write_str("it ran here"),
+            JobOutcome::Skipped { why: Skip::Superseded, record: Some(record) } => {
+                write!(f, "superseded: {record}")
+            }
+            JobOutcome::Skipped { record: Some(record), .. } => record.fmt(f),
+            JobOutcome::Skipped { why: Skip::Cancelled, record: None } => {
+                f.write_str("the call was told to end")
+            }
+            JobOutcome::Skipped { record: None, .. } => f.write_str("its lock is held"),
+            JobOutcome::Failed { record, error: Some(error) } => write!(f, "{record}: {error}"),
+            JobOutcome::Failed { record, error: None } => record.fmt(f),
         }
     }
 }

@@ -8,7 +8,7 @@ use spindle_protocol::{Answer, Change, Row, Writer};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::outcome::{JobFailure, JobOutcome, Skip, Skipped};
+use super::outcome::{JobOutcome, Skip};
 use super::record::SlotRecord;
 use super::run::JobRun;
 use super::slot::time;
@@ -122,7 +122,7 @@ impl Supervisor {
         let name = &*self.settings.name;
         let is_running = seen.step == Step::Runs;
         let record = seen.record.as_ref().map(|(it, row)| SlotRecord::last(it, row, is_running));
-        let skipped = |why, record| Ok(Next::Ends(JobOutcome::Skipped(Skipped { why, record })));
+        let skipped = |why, record| Ok(Next::Ends(JobOutcome::Skipped { why, record }));
         match (seen.step, record) {
             (Step::Wait(left), _) => {
                 // All that wait for it wake at the same time.
@@ -144,7 +144,7 @@ impl Supervisor {
                 if let (Some(error), Some((record, _))) = (&error, &seen.record) {
                     self.say_failed(record, Some(error));
                 }
-                Ok(Next::Ends(JobOutcome::Failed(JobFailure { record, error })))
+                Ok(Next::Ends(JobOutcome::Failed { record, error }))
             }
             (Step::Superseded, record) => skipped(Skip::Superseded, record),
             (Step::Runs, record) => skipped(Skip::Running, record),
@@ -305,7 +305,7 @@ impl Supervisor {
 fn cancelled<T>(last: Option<Result<T>>) -> Result<JobOutcome<T>> {
     match last {
         Some(Err(error)) => Err(error),
-        _ => Ok(JobOutcome::Skipped(Skipped { why: Skip::Cancelled, record: None })),
+        _ => Ok(JobOutcome::Skipped { why: Skip::Cancelled, record: None }),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use spindle_protocol::{StoredRow, Timestamp};
 
 use crate::token::FencingToken;
 
@@ -26,6 +27,18 @@ pub struct PastTerm {
     /// How long the lock had been free when this term began. Neither the grace of a successor counts,
     /// nor the rest of a lease. Nothing where the versions don't tell.
     pub vacancy: Option<Duration>,
+}
+
+impl PastTerm {
+    /// Returns the term of this row, which was ended at that moment; none if the row was nobody's.
+    pub(crate) fn ended_by(found: &StoredRow, at: Timestamp, cause: Cause) -> Option<PastTerm> {
+        let row = found.row();
+        let holder = row.writer.id()?.to_string();
+        let [heartbeat, end] = [row.heartbeat, at].map(|at| DateTime::from_timestamp_nanos(at.0));
+        let (token, info) = (FencingToken::from_timestamp(row.token), found.info.clone());
+        let (end, cause, vacancy) = (Some(end), Some(cause), None);
+        Some(PastTerm { holder, token, heartbeat, info, end, cause, vacancy })
+    }
 }
 
 /// Why a term of the past ended, as far as the row tells.

@@ -16,7 +16,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
-use crate::batch::{Budget, Channels};
+use crate::batch::Channels;
+use crate::budget::Budget;
 use crate::error::{Error, Kind, Result};
 use crate::system::{check_io, runtime};
 use crate::term::GivenClient;

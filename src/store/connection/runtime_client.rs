@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::target::REQUEST_LIMIT;
-use crate::batch::Budget;
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 
 /// How long a failed attempt to connect answers every caller. So there is one attempt a second,

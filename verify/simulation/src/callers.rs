@@ -172,8 +172,8 @@ impl Caller {
                     self.world.checks().run_is_done(started.load(Ordering::SeqCst));
                     self.world.saw(CoverageGoal::RanOnce);
                 }
-                Ok(JobOutcome::Skipped(_)) => self.world.saw(CoverageGoal::SkippedRun),
-                Ok(JobOutcome::Failed(_)) => self.world.saw(CoverageGoal::RanInVain),
+                Ok(JobOutcome::Skipped { .. }) => self.world.saw(CoverageGoal::SkippedRun),
+                Ok(JobOutcome::Failed { .. }) => self.world.saw(CoverageGoal::RanInVain),
                 Ok(_) | Err(_) => {}
             },
             // Dropping it stops the task, too.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rand::RngExt as _;
-use spindle::{Holding, LockState, LockTable, operate::Deposed};
+use spindle::{Holding, LockState, LockTable, operate::PastTerm};
 use tokio::time::timeout;
 
 use crate::checks::Invariant;
@@ -86,7 +86,7 @@ async fn inspect(world: &World, table: &LockTable, name: &str) {
 }
 
 /// Checks that the row no longer has the token of a deposed instance.
-async fn is_deposed(world: &World, table: &LockTable, name: &str, deposed: &Deposed) {
+async fn is_deposed(world: &World, table: &LockTable, name: &str, deposed: &PastTerm) {
     let Ok(state) = table.inspect(name).await else { return };
     if state.token == Some(deposed.token) {
         let what = format!("lock `{name}`: {deposed:?}, and the row has its token");

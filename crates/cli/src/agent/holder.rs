@@ -207,8 +207,8 @@ impl Holder {
             return self.end_run(start, over, running).await;
         };
         let (reason, detail) = match outcome {
-            Ok(JobOutcome::Skipped(skipped)) => ("skipped", Some(skipped.to_string())),
-            Ok(JobOutcome::Failed(failure)) => ("failed", Some(failure.to_string())),
+            Ok(it @ JobOutcome::Skipped { .. }) => ("skipped", Some(it.to_string())),
+            Ok(it @ JobOutcome::Failed { .. }) => ("failed", Some(it.to_string())),
             Ok(_) => ("released", None),
             Err(error) => ("failed", Some(error.to_string())),
         };
@@ -260,7 +260,7 @@ impl Holder {
         let (told, detail) = match running.await {
             Ok(JobOutcome::Ran(())) => ("released", None),
             Err(error) if has_failed && error.is_task_failure() => ("released", None),
-            Ok(JobOutcome::Failed(failure)) => ("released", Some(failure.record.to_string())),
+            Ok(JobOutcome::Failed { record, .. }) => ("released", Some(record.to_string())),
             Ok(other) => ("ended_before", Some(format!("{other:?}"))),
             Err(error) => ("ended_before", Some(error.to_string())),
         };

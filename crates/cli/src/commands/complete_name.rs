@@ -76,14 +76,11 @@ fn has_cursor(matches: &ArgMatches, id: &str) -> bool {
 /// Reads the names that begin so.
 async fn names(common: &Common, kind: Kind, word: &str) -> Result<Vec<String>> {
     let place = Place::reach(common).await?;
-    let mut names = Vec::new();
     if kind == Kind::Job {
-        let mut jobs = place.locks.jobs();
-        while let Some(job) = jobs.next().await? {
-            names.extend(Some(job.name).filter(|name| name.starts_with(word)));
-        }
-        return Ok(names);
+        let names = place.locks.jobs().await?.into_iter().map(|job| job.name);
+        return Ok(names.filter(|name| name.starts_with(word)).collect());
     }
+    let mut names = Vec::new();
     let of = if let Kind::Fleet(of) = kind { of } else { "" };
     // The rows of fleets are offered to whoever asks for them, as `ls` does it.
     let are_all = kind != Kind::Lock || word.starts_with(RESERVED);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use spindle::operate::Deposed;
+use spindle::operate::PastTerm;
 use spindle::{FencingToken, Holding};
 
 use crate::arguments::Depose;
@@ -161,18 +161,18 @@ fn by(depose: &Depose) -> String {
     depose.by.clone().unwrap_or_else(here)
 }
 
-fn say(out: &Output, name: &str, deposed: Option<&Deposed>, expect: &str) -> Result<ExitCode> {
+fn say(out: &Output, name: &str, deposed: Option<&PastTerm>, expect: &str) -> Result<ExitCode> {
     let changed = Changed {
         name,
-        deposed: deposed.map(|deposed| deposed.id.clone()),
+        deposed: deposed.map(|deposed| deposed.holder.clone()),
         token: deposed.map(|deposed| deposed.token.to_string()),
         expect,
     };
     out.one(&changed, || match deposed {
-        Some(Deposed { id, token, .. }) => {
+        Some(PastTerm { holder, token, .. }) => {
             format!(
                 "lock `{name}`: the term of `{}` under token {token} is over\n{expect}\n",
-                printable(id)
+                printable(holder)
             )
         }
         None => format!("lock `{name}`: {expect}\n"),

@@ -96,8 +96,8 @@ pub async fn doctor(place: &Place, out: &Output) -> Result<ExitCode> {
 
 /// Returns true if the other checks of the table make sense.
 async fn table(place: &Place, findings: &mut Findings) -> Result<bool> {
-    let checked = match place.locks.check().await {
-        Ok(checked) => checked,
+    let without_lease = match place.locks.check().await {
+        Ok(without_lease) => without_lease,
         Err(error) if error.is_schema() || error.is_config() => {
             findings.bad("table", error.to_string(), SCHEMA);
             return Ok(false);
@@ -110,9 +110,8 @@ async fn table(place: &Place, findings: &mut Findings) -> Result<bool> {
         Err(error) => return Err(error.into()),
     };
     findings.ok("table", format!("`{}` has all columns, and can be read and written", place.table));
-    if !checked.without_lease.is_empty() {
-        let found =
-            format!("no lease is written by the holders of {}", some(&checked.without_lease));
+    if !without_lease.is_empty() {
+        let found = format!("no lease is written by the holders of {}", some(&without_lease));
         let cure = "use the lease of those in every instance, until they are stopped";
         findings.note("leases", found, cure);
     }

@@ -19,11 +19,7 @@ struct Forgotten<'a> {
 
 /// Lists the jobs with their last slots.
 pub async fn jobs(place: &Place, out: &Output) -> Result<ExitCode> {
-    let mut listing = place.locks.jobs();
-    let mut lines = Vec::new();
-    while let Some(job) = listing.next().await? {
-        lines.push(SlotLine::last(&job));
-    }
+    let lines: Vec<_> = place.locks.jobs().await?.iter().map(SlotLine::last).collect();
     if lines.is_empty() && out.form.is_for_people() {
         notice(&format!("no job has a record in table `{}`", place.table));
         return Ok(ExitCode::SUCCESS);

@@ -140,21 +140,21 @@ fn concluded(
     let own = || last.unwrap_or(Ok(Code::Failed.exit()));
     match outcome {
         Ok(JobOutcome::Ran(())) => own(),
-        Ok(JobOutcome::Skipped(skipped)) => {
+        Ok(skipped @ JobOutcome::Skipped { .. }) => {
             let skipped = skipped.to_string();
             log::complain(&format!("job `{name}`: skipped: {}", printable(&skipped)));
             Ok(when_skipped)
         }
-        Ok(JobOutcome::Failed(failure)) => {
-            let text = format!("job `{name}`: {}", printable(&failure.record.to_string()));
-            if failure.error.is_some() {
+        Ok(JobOutcome::Failed { record, error, .. }) => {
+            let text = format!("job `{name}`: {}", printable(&record.to_string()));
+            if error.is_some() {
                 log::complain(&text);
                 return own();
             }
             Err(Failure::new(Code::Failed, text)
                 .cure("`spindle job slots NAME` shows where it ran"))
         }
-        Ok(other) => Err(Failure::new(Code::No, format!("job `{name}`: {other:?}"))),
+        Ok(other) => Err(Failure::new(Code::No, format!("job `{name}`: {other}"))),
         // A signal has ended the call; the command says how.
         Err(error) if error.is_task_failure() => own(),
         Err(error) => Err(error.into()),

@@ -65,7 +65,7 @@ async fn alerts_tell_what_ended_well_from_what_was_left_and_from_an_outage() {
     let job = world.table.lock("weekly").id("node-1");
     let panics = async |_| assert_eq!(1, 2, "no report");
     let failed = job.job().attempts(1).run_once(slot, panics).await.unwrap();
-    assert!(matches!(failed, spindle::job::JobOutcome::Failed(_)), "{failed:?}");
+    assert!(matches!(failed, spindle::job::JobOutcome::Failed { .. }), "{failed:?}");
     sleep(Duration::from_millis(1_100)).await;
     let text = server.get("/metrics").await.body;
     (0..12).for_each(|_| recording.scrape(&text));

@@ -25,7 +25,7 @@ use spindle_judge::Mode;
 use crate::history::Failure;
 use crate::setup::Target;
 
-pub use evidence::{Evidence, Line, Property, TABLES, Violation, phase};
+pub use evidence::{Evidence, Property, TABLES, Violation, phase};
 pub use progress::written_after;
 pub use terms::{Term, terms};
 

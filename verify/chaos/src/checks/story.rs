@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Evidence, Line, Property, Violation};
+use super::evidence::Line;
+use super::{Evidence, Property, Violation};
 use crate::history::{Event, Outcome, Record};
 use crate::tables::{Row, Version};
 

@@ -1,7 +1,8 @@
 //! A check that can't fail proves nothing: each property is broken once, in a history written by hand.
 
+use super::evidence::Line;
 use super::story::{MS, broken, claim, judge, row, tell, tell_of};
-use super::{Evidence, Line, Property, story};
+use super::{Evidence, Property, story};
 use crate::history::{Event, Fault, Outcome, Phase, Record};
 use crate::setup::Target;
 

@@ -43,7 +43,7 @@ pub(crate) struct Payment {
 /// A token bucket. Whoever pays needs one token, and may owe the others: so the dear don't starve behind the
 /// cheap.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     left: i64,
     burst: i64,
     /// The time for one token.
@@ -99,12 +99,12 @@ impl Tokens {
     }
 
     /// Returns when there will be more, if there is nothing.
-    pub(super) fn refilled_at(&self) -> Option<Instant> {
+    pub(crate) fn refilled_at(&self) -> Option<Instant> {
         self.bucket().refilled_at(Instant::now())
     }
 
     /// Waits for the next refund by whoever shares the tokens; counts from when it is enabled.
-    pub(super) fn refunded(&self) -> Notified<'_> {
+    pub(crate) fn refunded(&self) -> Notified<'_> {
         self.refunded.notified()
     }
 
@@ -132,13 +132,13 @@ impl Tokens {
 }
 
 impl Bucket {
-    pub(super) fn new(burst: u32, refill: Duration) -> Bucket {
+    pub(crate) fn new(burst: u32, refill: Duration) -> Bucket {
         let burst = burst.into();
         let now = Instant::now();
         Bucket { left: burst, burst, refill, counted_at: now, full_at: now }
     }
 
-    pub(super) fn pay(&mut self, cost: u32, now: Instant) -> Option<Payment> {
+    pub(crate) fn pay(&mut self, cost: u32, now: Instant) -> Option<Payment> {
         self.refill(now);
         let is_enough = self.left > 0;
         is_enough.then(|| {
@@ -148,14 +148,14 @@ impl Bucket {
     }
 
     /// A bucket that was full since the payment has the tokens again already.
-    pub(super) fn refund(&mut self, payment: Payment, now: Instant) {
+    pub(crate) fn refund(&mut self, payment: Payment, now: Instant) {
         self.refill(now);
         if self.full_at <= payment.at {
             self.left = (self.left + i64::from(payment.cost)).min(self.burst);
         }
     }
 
-    pub(super) fn refilled_at(&mut self, now: Instant) -> Option<Instant> {
+    pub(crate) fn refilled_at(&mut self, now: Instant) -> Option<Instant> {
         self.refill(now);
         let missing = u32::try_from(1 - self.left).unwrap_or_default();
         (missing > 0).then(|| self.counted_at + self.refill * missing)
