@@ -51,6 +51,8 @@ mod on_google;
 mod on_socket;
 #[path = "program/page.rs"]
 mod page;
+#[path = "program/page_trouble.rs"]
+mod page_trouble;
 #[path = "program/reads.rs"]
 mod reads;
 #[path = "program/run_ends.rs"]

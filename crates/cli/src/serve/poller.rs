@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::response::sse::Event;
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::Serialize;
 use spindle::job::JobState;
 use spindle::{LockState, LockTable};
@@ -59,12 +59,15 @@ impl Snapshot {
 pub struct Shown {
     #[serde(flatten)]
     record: Record,
-    late: bool,
+    /// When the last heartbeat came of a holder whose next one is late.
+    late_since: Option<String>,
 }
 
 impl Shown {
     fn new(state: &LockState, record: Record) -> Shown {
-        let late = record.is_held() && is_late(state);
+        let age = state.heartbeat_age.filter(|_| record.is_held() && is_late(state));
+        let late_since =
+            age.and_then(|age| state.read_at.checked_sub_signed(TimeDelta::from_std(age).ok()?));
         let record = Record {
             since_ms: None,
             lost_ms: None,
@@ -73,7 +76,7 @@ impl Shown {
             next: String::new(),
             ..record
         };
-        Shown { record, late }
+        Shown { record, late_since: rfc3339(late_since) }
     }
 }
 

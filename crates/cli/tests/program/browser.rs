@@ -134,6 +134,12 @@ impl Browser {
         self.tell("Emulation.setDeviceMetricsOverride", asked).await;
     }
 
+    /// `light` or `dark`.
+    pub async fn scheme(&mut self, scheme: &str) {
+        let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
+        self.tell("Emulation.setEmulatedMedia", json!({ "features": [feature] })).await;
+    }
+
     pub async fn screenshot(&mut self, file: &Path) {
         let shot = self.tell("Page.captureScreenshot", json!({ "format": "png" })).await;
         let png = BASE64_STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();

@@ -40,13 +40,13 @@ async fn an_hour(world: &World) {
     }
 }
 
-fn shot(name: &str) -> PathBuf {
+pub fn shot(name: &str) -> PathBuf {
     let directory = std::env::var("SPINDLE_SCREENSHOTS");
     Path::new(&directory.unwrap_or_else(|_| env!("CARGO_TARGET_TMPDIR").to_string())).join(name)
 }
 
 /// The elements that the screen is too narrow for.
-const TOO_WIDE: &str = "(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth ? [] : \
+pub const TOO_WIDE: &str = "(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth ? [] : \
     [...document.querySelectorAll('*')].filter((e) => e.getBoundingClientRect().right > clientWidth) \
     .map((e) => e.outerHTML.slice(0, 200)).slice(0, 5).concat(scrollWidth))(document.documentElement)";
 
@@ -340,7 +340,7 @@ async fn hundreds_of_locks_fit_a_phone_with_those_in_trouble_first() {
     assert_eq!(browser.complaints, [""; 0], "nothing was refused by the policy");
 }
 
-async fn choose(browser: &mut Browser, id: &str, value: &str) {
+pub async fn choose(browser: &mut Browser, id: &str, value: &str) {
     let input = format!("document.getElementById('{id}')");
     let chosen = format!("{input}.value = '{value}'; {input}.dispatchEvent(new Event('change'))");
     browser.eval(&chosen).await;

@@ -14,7 +14,7 @@ function lines(names, prefix) {
   const [troubled, others] = [[], []];
   for (const line of linesByName(names, prefix)) {
     const members = (line.members ?? [line.name]).map((name) => locks.get(name));
-    (isTroubled(members) ? troubled : others).push(line);
+    (members.some(isTrouble) ? troubled : others).push(line);
   }
   return [...troubled, ...others].flatMap((line) => {
     if (!line.fleet || !opened.has(line.fleet)) return [line];
@@ -22,13 +22,6 @@ function lines(names, prefix) {
     return [line, ...members.map((name) => ({ name, within: line.fleet }))];
   });
 }
-
-// Some are in trouble, or pieces of work have nobody.
-const isTroubled = (members) => members.some((lock) => isTrouble(lock)) || idle(members) > 0;
-
-// Shards that nobody has. A free permit, or a lock that nobody reads, is as it should be.
-const idle = (members) =>
-  members.filter((lock) => lock.fleet?.startsWith("spindle:shard:") && !["held", "promised"].includes(lock.state)).length;
 
 // The compact form: few in trouble are lines of their own, then come fleets, then the locks of each holder under a heading.
 const FEW = 20;
@@ -43,7 +36,7 @@ function grouped(all) {
     if (line.fleet || line.within) fleets.push(line);
     else if (isBad && troubled.length <= FEW) first.push(line);
     else {
-      const kind = isBad ? `0 ${lock.late ? "late" : lock.state}` : lock.state === "held" ? "1" : "2";
+      const kind = isBad ? `0 ${lock.late_since ? "late" : lock.state}` : lock.state === "held" ? "1" : "2";
       const key = `${kind} ${kind === "2" ? "" : lock.holder ?? ""}`;
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push({ ...line, isCell: true });
@@ -58,11 +51,24 @@ function grouped(all) {
 function makeGroup({ group, of }) {
   const lock = locks.get(of[0].name);
   const isBad = group.startsWith("0");
-  const oldest = Math.min(...of.map(({ name }) => time(sinceOf(locks.get(name)))));
-  const state = isBad ? `of ${of.length}, ${stateOf(lock)}, the first ${span(seenAt() - oldest)} ago` : `holds ${of.length}`;
+  const state = isBad ? inNumbers(of.map(({ name }) => locks.get(name))) : `holds ${of.length}`;
   const said = group.startsWith("2") ? [`Nobody holds ${of.length}`] : [tag(lock.holder), `${lock.holder ?? "nobody"}: ${state}`];
   return make("tr", { class: `group ${isBad ? "trouble" : ""}` }, make("th", { colspan: "6", scope: "rowgroup" }, ...said));
 }
+
+// What is wrong with locks that have the same trouble, and since when.
+function inNumbers(all) {
+  const [lock, count] = [all[0], all.length];
+  const [lasting, many] = [lastingOf(all), count > 1];
+  const ago = `${many ? ", the first" : ""} ${lasting} ago`;
+  if (lock.state === "expired") return `${many ? `${count} leases` : "the lease"} ran out${ago}`;
+  if (lock.state === "evicted") return `${many ? `${count} ` : ""}evicted${ago}`;
+  if (isIdle(lock)) return `${many ? `${count} shards have` : "one shard has"} had nobody for ${lasting}`;
+  return `${many ? `${count} heartbeats are late, the oldest` : "heartbeat late, the last"} came ${lasting} ago`;
+}
+
+// For how long the first of these locks has been as it is.
+const lastingOf = (all) => span(seenAt() - Math.min(...all.map((lock) => time(sinceOf(lock)))));
 
 function linesByName(names, prefix) {
   if (prefix.startsWith(RESERVED)) return names.sort().map((name) => ({ name }));
@@ -82,12 +88,13 @@ function makeFleet(fleet) {
   const swatch = tag();
   const holder = make("span");
   const state = make("td", { class: "state" });
+  const since = make("td", { class: "since" });
   const tr = make(
     "tr", { class: "fleet" },
     make("th", { scope: "row", class: "name" }, button),
     make("td", { class: "holder" }, swatch, holder),
     state,
-    make("td", { class: "since" }, "–"),
+    since,
     make("td", { class: "next" }),
     make("td", { class: "lane" }, "each of its rows has a lane: open it"),
   );
@@ -96,7 +103,7 @@ function makeFleet(fleet) {
     if (!opened.delete(fleet)) opened.add(fleet);
     render();
   });
-  return { tr, button, swatch, holder, state };
+  return { tr, button, swatch, holder, state, since };
 }
 
 function fillFleet({ fleet, members }) {
@@ -110,7 +117,9 @@ function fillFleet({ fleet, members }) {
   if (holders.length === 1) dye(row.swatch, holders[0]);
   row.holder.textContent = holders.length > 1 ? `${holders.length} holders` : holders[0] ?? "–";
   row.state.textContent = standing(all);
-  const isBad = isTroubled(all);
+  const troubled = all.filter(isTrouble);
+  const isBad = troubled.length > 0;
+  row.since.textContent = isBad ? lastingOf(troubled) : "–";
   row.state.className = `state ${isBad ? "late" : held.length ? "held" : ""}`;
   row.tr.classList.toggle("trouble", isBad);
   return row;
@@ -124,7 +133,7 @@ function isWithinClosed(lock, prefix) {
 function standing(members) {
   const held = members.filter((lock) => lock.state === "held").length;
   const waiting = members.filter((lock) => lock.state === "waiting").length;
-  const troubled = members.filter(isTrouble).length;
+  const troubled = members.filter((lock) => isTrouble(lock) && !isIdle(lock)).length;
   const more = (waiting ? `, ${waiting} waiting` : "") + (troubled ? `, ${troubled} in trouble` : "");
   return members.length ? `${held} of ${members.length} held${more}` : "its rows are gone";
 }

@@ -7,6 +7,7 @@ const PALETTE = ["#1f6fd0", "#e69f00", "#0f8a4b", "#d65fa0", "#5bbcf0", "#7444c0
 const HOLDERS_SHOWN = 24;
 const JOBS_SHOWN = 20;
 const places = new Map();
+const having = PALETTE.map(() => []);
 let jobs = [];
 
 function hash(text) {
@@ -17,12 +18,14 @@ function hash(text) {
   return (hash ^ (hash >>> 16)) >>> 0;
 }
 
-// A holder's own place in the palette, or the next that is free. Those that hold now are placed first and by name, so
-// that all viewers see the same colours.
+// A holder's own place in the palette, or the next of those that the fewest have, where nobody has the same letters. Those
+// that hold now are placed first and by name, so that all viewers see the same colours.
 function takePlace(holder) {
-  const taken = new Set(places.values());
-  let place = hash(holder) % PALETTE.length;
-  if (taken.size < PALETTE.length) while (taken.has(place)) place = (place + 1) % PALETTE.length;
+  const own = hash(holder) % PALETTE.length;
+  const fewest = Math.min(...having.map((who) => who.length));
+  const free = PALETTE.map((_, at) => (own + at) % PALETTE.length).filter((place) => having[place].length === fewest);
+  const place = free.find((place) => !having[place].includes(letters(holder))) ?? free[0];
+  having[place].push(letters(holder));
   places.set(holder, place);
   return place;
 }
@@ -31,6 +34,7 @@ function placeHolders() {
   const holding = [...new Set([...locks.values()].map((lock) => lock.holder).filter(Boolean))].sort();
   if (holding.every((holder) => places.has(holder))) return;
   places.clear();
+  for (const who of having) who.length = 0;
   holding.forEach(takePlace);
 }
 
@@ -53,8 +57,8 @@ function dye(swatch, holder) {
   swatch.dataset.letters = letters(holder);
 }
 
-// Since when a lock has been as it is: a lease that ran out, since then.
-const sinceOf = (lock) => lock.lost ?? lock.since;
+// Since when a lock has been as it is: a lease that ran out, since then; a late heartbeat, since the last.
+const sinceOf = (lock) => lock.lost ?? lock.late_since ?? lock.since;
 
 function counts() {
   const holders = new Map();
@@ -99,8 +103,8 @@ function showOverview() {
   const shown = of.holders.slice(0, HOLDERS_SHOWN).map((one) => {
     const pressed = String(chosen.get("holder") === one.holder);
     const button = make(
-      "button", { type: "button", "aria-pressed": pressed, class: one.trouble ? "bad" : "" },
-      tag(one.holder), `${one.holder} `, make("small", {}, standingOf(one)),
+      "button", { type: "button", title: one.holder, "aria-pressed": pressed, class: one.trouble ? "bad" : "" },
+      tag(one.holder), ...named(one.holder), " ", make("small", {}, standingOf(one)),
     );
     button.addEventListener("click", () => chooseHolder(pressed === "true" ? null : one.holder));
     return make("li", {}, button);
@@ -125,17 +129,18 @@ function chooseHolder(holder) {
 // The worst of what is wrong, since when, and the first step.
 function advice() {
   const all = [...locks.values()].filter(isTrouble);
-  const of = (is) => all.filter(is).sort((a, b) => time(sinceOf(a)) - time(sinceOf(b)));
-  const [lost, evicted, late] = [of((lock) => lock.state === "expired"), of((lock) => lock.state === "evicted"), of((lock) => lock.late)];
-  const about = lost[0] ?? evicted[0] ?? late[0];
-  if (!about) return "";
-  const ago = `${span(seenAt() - time(sinceOf(about)))} ago`;
-  if (lost.length > 1) {
-    return `${lost.length} leases ran out, the first ${ago}, and nobody took the locks. See that contenders run; “spindle doctor” where the service runs.`;
-  }
-  if (lost.length) return `The lease of ${about.name} ran out ${ago}, and nobody took it. Do: spindle show ${about.name}`;
-  if (evicted.length) return `${evicted.length} evicted, the first ${ago}: others begin once the lease is over. Do: spindle show ${about.name}`;
-  return `${late.length} heartbeats are late: ${about.holder} may hang, or Spanner is slow. Do: spindle doctor where it runs.`;
+  const lost = all.filter((lock) => lock.state === "expired");
+  const idle = all.filter(isIdle);
+  const evicted = all.filter((lock) => lock.state === "evicted");
+  const worst = [lost, idle, evicted, all].find((some) => some.length);
+  if (!worst) return "";
+  const lock = worst.reduce((a, b) => (time(sinceOf(b)) < time(sinceOf(a)) ? b : a));
+  const said = `${lock.fleet ?? lock.name}: ${inNumbers(worst)}`;
+  if (lost.length > 1) return `${inNumbers(lost)}, and nobody took the locks. See that contenders run; “spindle doctor” where the service runs.`;
+  if (lost.length) return `${said}, and nobody took it. Do: spindle show ${lock.name}`;
+  if (idle.length) return `${said}. Do: spindle shards ${lock.fleet.replace("spindle:shard:", "")}`;
+  if (evicted.length) return `${said}: others begin once the lease is over. Do: spindle show ${lock.name}`;
+  return `${said}: ${lock.holder} may hang, or Spanner is slow. Do: spindle doctor where it runs.`;
 }
 
 const isJobTrouble = (job) => job.state === "failed" || job.state === "unreadable";

@@ -55,10 +55,12 @@ function drawn(name, attributes) {
 const stateOf = (lock) => {
   if (lock.state === "promised") return `reserved for ${lock.reserved_for}`;
   if (lock.state === "waiting") return `${lock.holder} waits`;
-  if (lock.state === "held" && lock.late) return "held, heartbeat late";
+  if (lock.late_since) return "held, heartbeat late";
   return STATES[lock.state] ?? lock.state;
 };
-const isTrouble = (lock) => lock.late || lock.state === "expired" || lock.state === "evicted";
+// Work that nobody does. A free permit, or a lock that nobody reads, is as it should be.
+const isIdle = (lock) => ["released", "never_held"].includes(lock.state) && Boolean(lock.fleet?.startsWith("spindle:shard:"));
+const isTrouble = (lock) => Boolean(lock.late_since) || ["expired", "evicted"].includes(lock.state) || isIdle(lock);
 const FILTERS = {
   trouble: isTrouble,
   held: (lock) => lock.state === "held",
@@ -77,8 +79,11 @@ const causeOf = (term, lock) => {
 function named(name) {
   const at = Math.max(0, [...name].length - 8);
   const [head, tail] = [[...name].slice(0, at).join(""), [...name].slice(at).join("")];
-  return [make("span", { class: "head" }, head), make("span", { class: "tail" }, tail)];
+  return [make("span", { class: "head" }, ...inParts(head)), make("span", { class: "tail" }, ...inParts(tail))];
 }
+
+// A long name is broken where a part of it ends.
+const inParts = (text) => text.split(/(?<=[/:._])/).flatMap((part) => [part, make("wbr")]);
 
 function makeRow(name) {
   const button = make("button", { type: "button", "aria-expanded": "false" }, ...named(name));
@@ -113,7 +118,7 @@ function fillRow(name) {
   row.swatch.hidden = !lock.holder;
   if (lock.holder) dye(row.swatch, lock.holder);
   row.state.textContent = stateOf(lock);
-  row.state.className = `state ${lock.late ? "late" : lock.state}`;
+  row.state.className = `state ${lock.late_since || isIdle(lock) ? "late" : lock.state}`;
   row.since.dateTime = sinceOf(lock) ?? "";
   row.token.textContent = lock.token ?? "";
   row.button.title = inOneLine(lock);
