@@ -86,7 +86,7 @@ export class Agent {
   constructor(settings?: Settings);
   /**
    * Contends until `close` or the options' signal, and works under each term. The lock is let go of when the work has
-   * settled; an error of the work ends `lead`.
+   * settled. An error of the work ends `lead`, unless it says that the term is over: then `lead` contends again.
    */
   lead(lock: string, work: (term: Term) => unknown, options?: Options): Promise<void>;
   /** Takes the lock within `wait`, or tries once, and works under its term. `NotHeld` says that it was not to be had. */

@@ -1,7 +1,7 @@
 // Locks and leader election on Cloud Spanner, through `spindle agent` on the same host. The types are in index.d.ts.
 import { Claim, PAUSE_MIN, pause } from './claim.js';
 import { Place } from './http.js';
-import { NotHeld } from './term.js';
+import { Fenced, NotHeld } from './term.js';
 
 export { AgentError } from './http.js';
 export { Fenced, NotHeld, Term } from './term.js';
@@ -31,6 +31,11 @@ function forget(agent) {
   if (open.delete(agent) && open.size === 0) SIGNALS.forEach((signal) => process.off(signal, told));
 }
 
+/** True if the work says that its term is over, by the fence, `ensure`, or what its signal has aborted. */
+function isOver(error, term) {
+  return error instanceof Fenced || (!term.isHeld() && (error instanceof NotHeld || error?.name === 'AbortError'));
+}
+
 export class Agent {
   #place;
   #releaseOnExit;
@@ -53,6 +58,8 @@ export class Agent {
         try {
           term = await claim.gains();
           if (term) await work(term);
+        } catch (error) {
+          if (!term || !isOver(error, term)) throw error;
         } finally {
           await this.#end(claim);
         }

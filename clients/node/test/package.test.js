@@ -212,6 +212,23 @@ test('a service that is told to end lets go, and ends by the signal', LIMIT, asy
   }
 });
 
+test('work that ends with its term is no error, and the next term begins', LIMIT, async (t) => {
+  const at = `--socket=${join(await folder(t), 'agent.sock')}`;
+  const { agent, program } = await started(t, { at });
+  let terms = 0;
+  const leading = agent.lead('node-over', async (term) => {
+    terms += 1;
+    if (terms === 1) throw new spindle.Fenced('an order');
+    if (terms === 2) {
+      program.kill('SIGKILL');
+      await sleep(60_000, undefined, { signal: term.signal }).finally(() => started(t, { at }));
+    }
+    throw new NotHeld('a lock of another, while the term goes on');
+  }, { lease: 2000 });
+  await assert.rejects(leading, NotHeld);
+  assert.equal(terms, 3);
+});
+
 test('what no repetition cures is thrown', LIMIT, async (t) => {
   const { agent } = await started(t);
   await assert.rejects(agent.lead('node-bad', () => {}, { id: '>id' }), { code: 'bad_request' });

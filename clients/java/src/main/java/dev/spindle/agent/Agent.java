@@ -89,8 +89,9 @@ public final class Agent implements AutoCloseable {
   }
 
   /**
-   * Contends until {@link #close}, and works under each term. The lock is let go of when the work has returned; an
-   * exception of the work ends this.
+   * Contends until {@link #close}, and works under each term. The lock is let go of when the work has returned. An
+   * exception of the work ends this, unless it says that the term is over: {@link FencedException}, or what {@link
+   * Term#ensure} throws.
    */
   public void lead(String lock, Options options, Work work) throws Exception {
     Map<String, Object> wanted = new LinkedHashMap<>(options.wanted);
@@ -104,11 +105,15 @@ public final class Agent implements AutoCloseable {
       if (claim == null) {
         return;
       }
-      Term term;
+      Term term = null;
       try {
         term = claim.gains();
         if (term != null) {
           work.run(term);
+        }
+      } catch (Exception error) {
+        if (term == null || !isOver(error, term)) {
+          throw error;
         }
       } finally {
         ended(claim, "done");
@@ -118,6 +123,10 @@ public final class Agent implements AutoCloseable {
       }
       pause = term == null ? paused(pause) : Claim.PAUSE_MIN;
     }
+  }
+
+  private static boolean isOver(Exception error, Term term) {
+    return FencedException.isIn(error) || (error instanceof NotHeldException && !term.isHeld());
   }
 
   /** Takes the lock within {@code wait}, or tries once, and works under its term. */

@@ -247,12 +247,15 @@ public final class PackageTest {
             "java-dies",
             lease(SHORT),
             term -> {
-              if (++terms[0] == 2) {
+              if (++terms[0] == 1) {
+                throw new IllegalStateException("as Google's client wraps it", new FencedException(term));
+              } else if (terms[0] == 3) {
                 throw new Enough();
               }
               second.process.destroyForcibly().waitFor();
               check(!term.await(LONG), "its stream has ended");
               again[0] = Started.at(at);
+              term.ensure();
             });
       } catch (Enough enough) {
         again[0].close();
