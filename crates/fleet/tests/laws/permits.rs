@@ -289,6 +289,22 @@ async fn a_permit_that_cannot_be_written_keeps_nobody_from_the_others() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_permit_whose_release_is_not_acknowledged_is_no_free_one() {
+    let world = World::start().await;
+    let semaphore = semaphore(&world, "a", 1);
+    let permit = acquire(&semaphore).await;
+    let unheard = world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
+    let release = permit.release().await;
+    assert!(matches!(release, ReleaseOutcome::Unacknowledged { .. }), "{release:?}");
+    unheard.remove();
+    sleep(LEASE).await;
+    let requests = world.spanner.requests();
+    requests.reset();
+    acquire(&semaphore).await.release().await;
+    assert_eq!(requests.get(Rpc::StreamingRead), 4, "a poll comes first: {:?}", requests.each());
+}
+
 #[tokio::test]
 async fn what_no_semaphore_can_be_is_refused() {
     let table = LockTable::new("projects/p/instances/i/databases/d", "locktable");

@@ -371,3 +371,22 @@ async fn a_shard_that_failed_under_one_count_is_at_work_at_once_under_another() 
     assert!(start.elapsed() <= POLL * 3 + REST, "{:?}", start.elapsed());
     fleet.work.check();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_is_not_worked_while_the_count_cannot_be_read() {
+    let fleet = Fleet::start(FEW).await;
+    let leaver = fleet.join("a");
+    let _other = fleet.join("b");
+    fleet.settles(2).await;
+    let starts = fleet.work.starts();
+    // Polls read it in a range, and name no row.
+    let unread = Fault::on(Rpc::StreamingRead).key(COUNT_ROW);
+    let unread = fleet.world.spanner.inject(unread.effect(Effect::Fail(Code::Unavailable)));
+    leaver.leave().await;
+    sleep(LEASE).await;
+    assert!(unread.hits() > 0, "no shard was won");
+    assert_eq!(fleet.work.starts(), starts);
+    unread.remove();
+    fleet.all_are_of("b").await;
+    fleet.work.check();
+}

@@ -68,6 +68,28 @@ async fn who_leaves_is_gone_before_its_shards_are_free_and_they_move_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_leaves_is_not_counted_while_some_of_its_tasks_still_stop() {
+    let fleet = Fleet::start(SHARDS).await;
+    let slow = |shard| if shard % 2 == 0 { LEASE } else { Duration::ZERO };
+    let leaver = fleet.join_slowly("a", fleet.shards("a"), slow);
+    let _other = fleet.join("b");
+    fleet.settles(2).await;
+    sleep(LEASE).await;
+    let its = fleet.work.shards_of("a");
+    let prompt: Vec<usize> = its.iter().copied().filter(|shard| slow(*shard).is_zero()).collect();
+    assert!(!prompt.is_empty() && prompt.len() < its.len(), "{its:?}");
+    leaver.cancel.cancel();
+    let are_others = || {
+        let owners = fleet.work.owners();
+        prompt.iter().all(|shard| owners.get(shard).is_some_and(|it| it == "b")).then_some(())
+    };
+    let ((), took) = timed(until("the other has what is free", are_others)).await;
+    assert!(took <= POLL + REST, "{took:?}");
+    fleet.all_are_of("b").await;
+    fleet.work.check();
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_a_crash_every_shard_is_at_work_within_a_lease_and_a_second() {
     let fleet = Fleet::start(SHARDS).await;
     let (doomed, session) = fleet.world.known(|| fleet.join("a")).await;

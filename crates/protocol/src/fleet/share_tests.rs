@@ -535,3 +535,11 @@ fn a_number_that_comes_back_after_another_count_is_left_to_its_owner() {
         "it is b's"
     );
 }
+
+#[test]
+fn a_promise_lasts_for_two_polls_of_whoever_polls_more_seldom() {
+    let promise = |poll| Share::new("a", Duration::from_secs(30), poll).promise();
+    assert_eq!(promise(Duration::from_secs(10)), Duration::from_secs(20));
+    // Others may poll by default.
+    assert_eq!(promise(Duration::from_millis(100)), Duration::from_secs(2));
+}

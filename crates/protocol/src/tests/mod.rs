@@ -1,5 +1,6 @@
 //! Scripted stories of one instance: what it does when the table answers so and so.
 
+mod bounds;
 mod line;
 mod load;
 mod permits;
