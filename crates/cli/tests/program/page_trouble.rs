@@ -148,6 +148,8 @@ async fn five_thousand_locks_of_which_half_are_dead_are_named_by_holder_and_numb
     let first = said[2].as_str().unwrap();
     assert!(first.starts_with("pod-5: 500 leases ran out, the first 1 min "), "{said}");
     assert_eq!(browser.eval(TOO_WIDE).await, json!([]));
+    let cut = "[...document.querySelectorAll('#locks .head')].filter((it) => it.scrollWidth > it.clientWidth).length";
+    assert_eq!(browser.eval(cut).await, 0, "names are whole");
     browser.screenshot(&shot("page-half-dead.png")).await;
     assert_eq!(browser.complaints, [""; 0], "nothing was refused by the policy");
 }

@@ -157,6 +157,8 @@ function render() {
   const all = lines(names, prefix);
   if (!chosen.has("compact")) byId("compact").checked = all.length > MANY;
   document.body.classList.toggle("compact", isCompact());
+  // So many fit a laptop by narrow cells alone; fewer do without, and more don't in any case.
+  document.body.classList.toggle("narrow", all.length > 300 && all.length <= 600);
   const limit = pages * (isCompact() ? COMPACT_ROWS : ROWS);
   const shown = isCompact() ? grouped(all).slice(0, limit) : all.slice(0, limit);
   drop(new Set(shown.map((line) => line.name)));
