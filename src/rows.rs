@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use spindle_protocol::line::Place;
-use spindle_protocol::{Answer, Change, StoredRow};
+use spindle_protocol::{Answer, Change, Moment, StoredRow};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -178,6 +178,19 @@ impl Rows {
         let has_failed = matches!(outcome.answer, Answer::NotApplied | Answer::Unknown);
         self.mark_failed.store(has_failed, Ordering::Relaxed);
         !has_failed
+    }
+
+    /// Logs a warning about the lock of this key: once for all locks of the table that a cause strikes at
+    /// about the same time, then once a minute at most. The line is told how many they are.
+    pub fn warn(
+        &self,
+        cause: &'static str,
+        lock: &str,
+        now: Moment,
+        line: impl FnOnce(usize) + Send + 'static,
+    ) {
+        let cause = (cause, String::new());
+        self.table.warnings.warn(cause, &lock.into(), now, move |of| line(of.locks));
     }
 
     /// Returns what all who use the table in this process share of this type; its default, the first time.

@@ -115,7 +115,7 @@ impl Warnings {
     }
 
     /// Warns of something that is over when it is told.
-    pub(super) fn warn(
+    pub(crate) fn warn(
         &self,
         cause: Cause,
         lock: &Arc<str>,

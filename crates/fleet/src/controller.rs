@@ -17,7 +17,7 @@ use spindle::testing::Clock;
 use spindle::{Error, LockBuilder, Result, RunHandle, Spindle};
 
 use crate::count_row::{Beginning, CountRow, Written};
-use crate::log::FailureLog;
+use crate::failures::Failures;
 use crate::member::Member;
 use crate::metrics::Meter;
 use crate::names::{shards_prefix, shares_prefix};
@@ -75,7 +75,7 @@ pub(crate) struct Controller {
     /// Those that Spanner did not answer about when this member last tried to take them.
     unanswered: BTreeSet<usize>,
     /// Of its polls.
-    failures: FailureLog,
+    failures: Failures,
     tidied: Instant,
 }
 
@@ -120,7 +120,7 @@ impl Controller {
             dropped,
             meter: Meter::new(member.group(), name),
             view: Arc::clone(view),
-            failures: FailureLog::new(lock.chosen_clock()),
+            failures: Failures::default(),
             lock,
             own,
             tasks: Tasks::default(),
@@ -365,9 +365,11 @@ impl Controller {
     }
 
     fn pause_after(&self, error: &Error) -> Duration {
-        let lock = self.own.name();
-        let tell = || tracing::warn!(lock, %error, "the shards can't be read");
-        let failures = self.failures.failed(error, tell).clamp(1, 11) as u32;
+        let failures = self.failures.failed(error).clamp(1, 11) as u32;
+        let (lock, error) = (self.own.name().to_string(), error.clone());
+        let line = move |locks| tracing::warn!(locks, lock, %error, "the shards can't be read");
+        let now = self.clock.now();
+        self.rows.all.warn("the shards can't be read", self.own.name(), now, line);
         let pause = (self.poll * 2_u32.pow(failures - 1)).min(PAUSE_LONGEST);
         jittered(pause.max(self.poll))
     }

@@ -40,7 +40,7 @@ mod builder;
 mod controller;
 mod count_row;
 mod error;
-mod log;
+mod failures;
 mod member;
 mod members;
 mod metrics;

@@ -14,7 +14,7 @@ use spindle_protocol::permits::{PermitMark, TakenPermit};
 use tokio::time::Instant;
 
 use crate::builder::{Builder, Settings, with_info};
-use crate::log::FailureLog;
+use crate::failures::Failures;
 use crate::names::{check_part, number, permits_prefix};
 use crate::permit::Permit;
 use crate::pool::{PermitSlot, Pool, Sight};
@@ -93,7 +93,7 @@ struct Inner {
     /// Polls in a row that brought nobody here a permit.
     empty_polls: AtomicU32,
     /// Of the polls by those that wait.
-    polls: FailureLog,
+    polls: Failures,
     /// The last try to take a permit that failed, and when, until one succeeds.
     failed_take: Mutex<Option<(Instant, Error)>>,
 }
@@ -131,7 +131,7 @@ impl Semaphore {
             pool: Pool::new(&id, poll),
             polling: tokio::sync::Mutex::default(),
             empty_polls: AtomicU32::new(0),
-            polls: FailureLog::new(&clock),
+            polls: Failures::default(),
             failed_take: Mutex::default(),
             clock,
         })))
@@ -282,9 +282,10 @@ impl Semaphore {
             }
             Err(error) if error.is_config() || error.is_schema() => return Err(error),
             Err(error) => {
-                let lock = self.key();
-                let tell = || tracing::warn!(lock, %error, "the permits can't be read");
-                self.0.polls.failed(&error, tell);
+                self.0.polls.failed(&error);
+                let lock: Arc<str> = self.key().into();
+                let line = move |locks| tracing::warn!(locks, lock = &*lock, %error, "the permits can't be read");
+                self.0.rows.warn("the permits can't be read", self.key(), now, line);
                 self.0.pool.failed(now);
                 self.longer_pause(self.0.poll)
             }

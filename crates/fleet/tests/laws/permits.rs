@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use spindle::testing::Clock;
 use spindle::{LockTable, ReleaseOutcome};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
@@ -268,6 +269,25 @@ async fn permits_that_cannot_be_read_are_logged_each_minute_until_they_can() {
     world.spanner.clear_faults();
     waiting.await.unwrap().release().await;
     assert_eq!(log.the("the permits can be read again").level, Level::INFO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_semaphores_that_cannot_be_read_are_a_line_a_minute() {
+    let (log, _guard) = Log::capture();
+    let world = World::start().await;
+    let table = world.table();
+    world.spanner.inject(Fault::any().effect(Effect::Fail(Code::Unavailable)));
+    let _waiting: JoinSet<_> = (0..50)
+        .map(|n| {
+            let semaphore = Semaphore::new(&table, format!("uploads-{n}"), 1).id("a").lease(LEASE);
+            let semaphore = semaphore.clock(Clock::runtime()).build().unwrap();
+            async move { drop(semaphore.acquire().await) }
+        })
+        .collect();
+    sleep(Duration::from_secs(170)).await;
+    let told = log.saying("the permits can't be read");
+    assert!((2..=3).contains(&told.len()), "{told:?}");
+    assert!(told[1].says("locks=50 "), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]
