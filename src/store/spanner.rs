@@ -197,6 +197,7 @@ impl Spanner {
         };
         let doing = doing(&changes);
         let count = changes.len();
+        let is_heartbeat = changes.iter().all(|(_, it)| matches!(it, Change::Heartbeat { .. }));
         let read = {
             let (keys, columns) = reads(&changes);
             let columns = std::iter::once("name").chain(columns.iter().map(|column| column.name()));
@@ -215,7 +216,7 @@ impl Spanner {
                 writes.map(|write| mutation(&table, write)).collect()
             }
         };
-        let turn = self.connection.turn(timed.limit).await;
+        let turn = self.connection.turn(timed.limit, is_heartbeat).await;
         let left = timed.deadline.saturating_duration_since(Instant::now());
         let committed = transact(&timed.client, doing, read, left, decide).await;
         drop(turn);

@@ -41,7 +41,15 @@ pub(crate) struct Connection {
     /// Shared by all connections of a table.
     budget: Arc<Budget>,
     /// Present where transactions go one at a time.
-    turns: Option<Arc<Semaphore>>,
+    turns: Option<Arc<Turns>>,
+}
+
+/// The turns of transactions.
+#[derive(Debug)]
+struct Turns {
+    all: Semaphore,
+    /// Of heartbeats that pass one that is blocked.
+    heartbeats: Semaphore,
 }
 
 #[derive(Debug)]
@@ -96,16 +104,27 @@ impl Connection {
     }
 
     fn of(origin: Origin, budget: Arc<Budget>, is_emulator: bool) -> Connection {
-        let turns = is_emulator.then(|| Arc::new(Semaphore::new(1)));
+        let [all, heartbeats] = [Semaphore::new(1), Semaphore::new(1)];
+        let turns = is_emulator.then(|| Arc::new(Turns { all, heartbeats }));
         Connection { origin: Arc::new(origin), budget, turns }
     }
 
     /// Waits for a transaction's turn where they go one at a time: towards an emulator, as Google's, which ends
     /// the earlier one of a session when another begins. The one before may itself wait for a row, so nobody
-    /// waits for longer than a part of the time that it has.
-    pub(crate) async fn turn(&self, limit: Duration) -> Option<SemaphorePermit<'_>> {
-        let turns = self.turns.as_ref()?;
-        timeout(limit / TURN, turns.acquire()).await.ok()?.ok()
+    /// waits for longer than a part of the time that it has. Heartbeats wait for no row of another's: beside one
+    /// that does, they go one at a time, so that they don't end each other.
+    pub(crate) async fn turn(
+        &self,
+        limit: Duration,
+        is_heartbeat: bool,
+    ) -> Option<SemaphorePermit<'_>> {
+        let Turns { all, heartbeats } = self.turns.as_deref()?;
+        let longest = limit / TURN;
+        match timeout(longest, all.acquire()).await {
+            Ok(turn) => turn.ok(),
+            Err(_) if is_heartbeat => timeout(longest, heartbeats.acquire()).await.ok()?.ok(),
+            Err(_) => None,
+        }
     }
 
     /// Returns what all that is sent by the library itself is charged to.
