@@ -62,6 +62,13 @@ async fn begins_that_are_blocked_cost_no_held_lock_its_term() {
             let held = locks.tokens().iter().zip(&tokens).filter(|(now, then)| now == then).count();
             assert_eq!(held, LOCKS, "an emulator: {is_emulator}");
         }
+        // Twelve rounds of three requests each, and the begins.
+        let requests = world.spanner.requests();
+        assert!(
+            requests.get(Rpc::Commit) <= 150,
+            "an emulator: {is_emulator}, {:?}",
+            requests.each()
+        );
     }
 }
 
