@@ -443,13 +443,86 @@ async fn at(next: Option<Instant>) {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use spindle_protocol::Answer;
+    use spindle_protocol::{Answer, Change, Nonce, TermId, Timestamp, Writer};
+    use tokio::time::sleep;
 
     use super::*;
-    use crate::batch::Batchers;
     use crate::batch::request::OpKind;
     use crate::batch::tests::Reads;
+    use crate::batch::{Batchers, Channels, Columns, Snapshot, Verdict};
     use crate::budget::Budget;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Its first transaction fails after a second, each other one is applied after two.
+    #[derive(Debug, Default)]
+    struct FirstFails(AtomicUsize);
+
+    impl Store for FirstFails {
+        fn check_runtime(&self, _: &str) -> Result<()> {
+            Ok(())
+        }
+
+        fn rows(
+            &self,
+            _: Vec<Arc<str>>,
+            _: Vec<(String, String)>,
+            _: Columns,
+            _: Duration,
+        ) -> BoxFuture<'_, Result<Snapshot>> {
+            std::future::pending().boxed()
+        }
+
+        fn transact(
+            &self,
+            changes: Vec<(Arc<str>, Change)>,
+            limit: Duration,
+        ) -> BoxFuture<'_, Verdict> {
+            let is_first = self.0.fetch_add(1, Ordering::Relaxed) == 0;
+            async move {
+                sleep(SECOND).await;
+                if is_first {
+                    return Verdict::failed(&changes, Error::timed_out("write", limit));
+                }
+                sleep(SECOND).await;
+                let (refused, commit) =
+                    (vec![None; changes.len()], CommitOutcome::Applied { at: Timestamp(1) });
+                Verdict { refused, found: Vec::new(), commit, error: None }
+            }
+            .boxed()
+        }
+
+        fn channels(&self) -> Channels {
+            Channels::One
+        }
+
+        fn heard_at(&self) -> Option<Instant> {
+            Some(Instant::now())
+        }
+
+        fn open_flow(&self, _: Duration) -> BoxFuture<'static, Result<TakeOver>> {
+            std::future::pending().boxed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_of_a_request_says_nothing_of_acts_that_are_under_way_in_parts() {
+        let store = Arc::new(FirstFails::default());
+        let batchers = Batchers::new(Arc::new(Budget::new()));
+        let as_store = Arc::clone(&store) as Arc<dyn Store>;
+        let handles = ["a", "b"].map(|lock| batchers.handle(&as_store, lock.into(), 1));
+        let beats = handles.each_ref().map(|handle| {
+            let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
+            let term = TermId { token: Timestamp(1), writer };
+            let beat = OpKind::Change(Change::Heartbeat { term, looks: false });
+            handle.send(beat, SECOND * 5, SECOND / 2)
+        });
+        for beat in beats {
+            let answer = beat.await.answer;
+            assert!(matches!(answer, Answer::Applied { .. }), "{answer:?}");
+        }
+        assert_eq!(store.0.load(Ordering::Relaxed), 3, "both together, then each by itself");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_act_is_answered_although_others_come_without_end() {
