@@ -295,3 +295,18 @@ func TestAWriteCommitsUnderItsTermAloneAndReadsOptimistically(t *testing.T) {
 		t.Fatal(err, orders, writes)
 	}
 }
+
+// older is a client from before the mode of reading.
+type older struct{}
+
+func (older) ReadWriteTransactionWithOptions(context.Context, func(context.Context, *transaction) error, struct{}) (time.Time, error) {
+	panic("it reads pessimistically")
+}
+
+func TestAClientWithoutTheModeOfReadingIsRefused(t *testing.T) {
+	term := &Term{Lock: "a", Fence: Fence{Table: "locktable", Lock: "a"}}
+	err := Write(context.Background(), older{}, term, func(context.Context, *transaction) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "ReadLockMode") {
+		t.Fatal(err)
+	}
+}

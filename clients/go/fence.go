@@ -2,6 +2,7 @@ package spindleagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -57,6 +58,9 @@ func Write[Transaction interface {
 }, term *Term, write func(context.Context, Transaction) error) error {
 	var options Options
 	mode := reflect.ValueOf(&options).Elem().FieldByName("ReadLockMode")
+	if !mode.CanInt() {
+		return errors.New("the client's options have no ReadLockMode: take a later version of it")
+	}
 	mode.SetInt(optimistic)
 	_, err := client.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, transaction Transaction) error {
 		if err := Check[Statement, Row, Rows](ctx, transaction, term); err != nil {
