@@ -261,7 +261,7 @@ impl Holder {
             Ok(JobOutcome::Ran(())) => ("released", None),
             Err(error) if has_failed && error.is_task_failure() => ("released", None),
             Ok(JobOutcome::Failed { record, .. }) => ("released", Some(record.to_string())),
-            Ok(other) => ("ended_before", Some(format!("{other:?}"))),
+            Ok(other) => ("ended_before", Some(other.to_string())),
             Err(error) => ("ended_before", Some(error.to_string())),
         };
         self.claimed.claims.counted(|counts| counts.released += 1);
