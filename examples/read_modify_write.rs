@@ -18,6 +18,7 @@ use spindle::{Ddl, Error, Fence, LockTable, is_fenced};
 use spindle_emulator::Emulator;
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
+const ITEM: &str = "bolt";
 const STOCK: &str =
     "CREATE TABLE stock (item STRING(MAX) NOT NULL, left_over INT64) PRIMARY KEY (item)";
 
@@ -34,22 +35,27 @@ impl std::fmt::Display for SoldOut {
 impl std::error::Error for SoldOut {}
 
 /// Takes one from the stock, under the fence, and returns how many are left.
-async fn sell(client: &DatabaseClient, fence: &Fence) -> spindle::Result<i64> {
-    // It may run several times, so it does nothing that can't be done twice.
-    let sold = fence.transaction(client).run(|transaction| async move {
-        let left = left_over(&transaction).await?;
-        if left == 0 {
-            return Err(Error::give_up(SoldOut));
+async fn sell(client: &DatabaseClient, fence: &Fence, item: &str) -> spindle::Result<i64> {
+    let item = item.to_string();
+    // It may run several times, so it does nothing that can't be done twice. It owns what it captures, so
+    // that a task of `lead` may call this.
+    let sold = fence.transaction(client).run(move |transaction| {
+        let item = item.clone();
+        async move {
+            let left = left_over(&transaction, &item).await?;
+            if left == 0 {
+                return Err(Error::give_up(SoldOut));
+            }
+            transaction.buffer([stock(&item, left - 1)])?;
+            Ok(left - 1)
         }
-        transaction.buffer([stock(left - 1)])?;
-        Ok(left - 1)
     });
     Ok(sold.await?.result)
 }
 
 /// Reads what the write depends on: in the transaction, or the write may rest on an old value.
-async fn left_over(transaction: &ReadWriteTransaction) -> client::Result<i64> {
-    let keys = KeySet::builder().add_key(key!["bolt"]).build();
+async fn left_over(transaction: &ReadWriteTransaction, item: &str) -> client::Result<i64> {
+    let keys = KeySet::builder().add_key(key![item.to_string()]).build();
     let request = ReadRequest::builder("stock", ["left_over"]).with_keys(keys).build();
     let mut rows = transaction.execute_read(request).await?;
     match rows.next().await {
@@ -58,8 +64,8 @@ async fn left_over(transaction: &ReadWriteTransaction) -> client::Result<i64> {
     }
 }
 
-fn stock(left: i64) -> Mutation {
-    let row = Mutation::new_insert_or_update_builder("stock").set("item").to("bolt");
+fn stock(item: &str, left: i64) -> Mutation {
+    let row = Mutation::new_insert_or_update_builder("stock").set("item").to(item.to_string());
     row.set("left_over").to(left).build()
 }
 
@@ -67,18 +73,18 @@ async fn run(client: &DatabaseClient) -> spindle::Result<()> {
     let table = LockTable::new(client.clone(), "locktable");
     let first = table.lock("shop").build()?.acquire().await?;
     // No fence: `?` takes the client's own error for one of `spindle`.
-    client.write_only_transaction().build().write([stock(2)]).await?;
-    println!("sold under {}: {} left", first.token(), sell(client, &first.fence()).await?);
+    client.write_only_transaction().build().write([stock(ITEM, 2)]).await?;
+    println!("sold under {}: {} left", first.token(), sell(client, &first.fence(), ITEM).await?);
 
     let late = first.fence();
     first.release().await;
     let second = table.lock("shop").build()?.acquire().await?;
-    match sell(client, &late).await {
+    match sell(client, &late, ITEM).await {
         Err(error) if is_fenced(&error) => println!("refused: {error}"),
         sold => panic!("sold {sold:?} after the term"),
     }
-    println!("sold under {}: {} left", second.token(), sell(client, &second.fence()).await?);
-    match sell(client, &second.fence()).await {
+    println!("sold under {}: {} left", second.token(), sell(client, &second.fence(), ITEM).await?);
+    match sell(client, &second.fence(), ITEM).await {
         Err(error) if error.cause::<SoldOut>().is_some() => println!("refused: {error}"),
         sold => panic!("sold {sold:?} of nothing"),
     }

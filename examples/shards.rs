@@ -75,7 +75,7 @@ async fn share(
         let (at_work, client) = (workload.enter(shard.number(), id), client.clone());
         async move {
             let _at_work = at_work;
-            // An error of a fenced write says that the shard is somebody else's now.
+            // An error that says that the term is over is a loss; any other gives the shard to others for a while.
             work(&client, shard.number(), &shard).await
         }
     };

@@ -154,6 +154,29 @@ impl FencedTransaction {
     /// `work` may run several times: whenever Spanner aborts the transaction, or knows it no more,
     /// it is begun anew, fence included. So `work` should do nothing that can't be done twice.
     ///
+    /// In a task of `lead`, of a shard, or any other that is spawned, `work` owns what it captures: `move`,
+    /// and a clone for each call. Otherwise the compiler says at the call of `lead` that an
+    /// `implementation of Send is not general enough`.
+    ///
+    /// ```no_run
+    /// use spindle::google_cloud_spanner::client::DatabaseClient;
+    /// use spindle::google_cloud_spanner::mutation::Mutation;
+    ///
+    /// async fn bill(client: DatabaseClient, order: String, term: spindle::Term) -> spindle::Result<()> {
+    ///     let billing = term.fence().transaction(&client).run(move |transaction| {
+    ///         let order = order.clone();
+    ///         async move {
+    ///             let bill = Mutation::new_insert_builder("bills").set("id").to(order).build();
+    ///             transaction.buffer([bill])
+    ///         }
+    ///     });
+    ///     billing.await.map(drop)
+    /// }
+    /// # let lock = spindle::Spindle::new("projects/p/instances/i/databases/d", "locktable", "billing");
+    /// # let client: DatabaseClient = todo!();
+    /// # lock.lead(spindle::CancellationToken::new(), move |term| bill(client.clone(), "7".into(), term));
+    /// ```
+    ///
     /// A commit that gets no definite answer is sent again, the same one of the same transaction,
     /// within the [`time_limit`](FencedTransaction::time_limit). Spanner applies it once at most.
     /// If it then answers ABORTED, nothing was applied and the transaction is begun anew. Any other

@@ -28,6 +28,50 @@
 //! # }
 //! ```
 //!
+//! A service whose processes share a queue. Each row has a bucket of its own, a number from 0 to 999:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use spindle::google_cloud_spanner::client::DatabaseClient;
+//! use spindle::google_cloud_spanner::key;
+//! use spindle::google_cloud_spanner::key::KeySet;
+//! use spindle::google_cloud_spanner::mutation::Mutation;
+//! use spindle::google_cloud_spanner::statement::Statement;
+//! use spindle::{CancellationToken, LockTable};
+//! use spindle_fleet::{Member, Shard};
+//!
+//! type Failure = Box<dyn std::error::Error + Send + Sync>;
+//!
+//! async fn serve(table: LockTable, client: DatabaseClient, stop: CancellationToken) -> spindle::Result<()> {
+//!     let member = Member::new(&table, "workers").build()?;
+//!     let task = move |shard: Shard| drain(client.clone(), shard);
+//!     member.shards("queue", 12).run(stop, task).await
+//! }
+//!
+//! /// Works the rows of one shard until that is another's.
+//! async fn drain(client: DatabaseClient, shard: Shard) -> Result<(), Failure> {
+//!     while !shard.is_cancelled() {
+//!         let mine = "SELECT bucket, id FROM queue WHERE MOD(bucket, @count) = @shard LIMIT 100";
+//!         let mine = Statement::builder(mine)
+//!             .add_param("count", i64::try_from(shard.count())?)
+//!             .add_param("shard", i64::try_from(shard.number())?);
+//!         let mut rows = client.single_use().build().execute_query(mine.build()).await?;
+//!         let mut done = Vec::new();
+//!         while let Some(row) = rows.next().await.transpose()? {
+//!             let (bucket, id): (i64, String) = (row.get("bucket")?, row.get("id")?);
+//!             // … the work …
+//!             let keys = KeySet::builder().add_key(key![bucket, id]).build();
+//!             done.push(Mutation::delete("queue", keys));
+//!         }
+//!         // Refused if the shard is another's by now.
+//!         shard.fence().write(&client, done).await?;
+//!         let pause = tokio::time::sleep(Duration::from_secs(1));
+//!         shard.cancellation().run_until_cancelled(pause).await;
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
 //! # Features
 //!
 //! - `metrics`: what its locks count, and how long shards take to settle. The feature `metrics` of
