@@ -49,6 +49,12 @@ impl Locks {
         self.0.iter().map(|contender| contender.lock.has_lock()).collect()
     }
 
+    /// The least time that any of those that hold has left.
+    pub fn remaining(&self) -> Duration {
+        let terms = self.0.iter().filter_map(|contender| contender.lock.term());
+        terms.map(|term| term.remaining()).min().unwrap_or_default()
+    }
+
     /// Watches for a while that these terms go on, all but some.
     pub async fn keeps(&self, tokens: &[Option<FencingToken>], but: &[usize]) {
         let start = Instant::now();

@@ -61,6 +61,9 @@ async fn begins_that_are_blocked_cost_no_held_lock_its_term() {
             sleep(LEASE / 10).await;
             let held = locks.tokens().iter().zip(&tokens).filter(|(now, then)| now == then).count();
             assert_eq!(held, LOCKS, "an emulator: {is_emulator}");
+            // A heartbeat that waited for a begin would take most of the lease.
+            let remaining = locks.remaining();
+            assert!(remaining > LEASE * 9 / 20, "an emulator: {is_emulator}, {remaining:?}");
         }
         // Twelve rounds of three requests each, and the begins.
         let requests = world.spanner.requests();
