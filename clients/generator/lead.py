@@ -1,6 +1,7 @@
 """Leads with the client that a generator has made of docs/agent.yaml: lead.py PROGRAMS DDL."""
 
 import contextlib
+import datetime
 import json
 import os
 import secrets
@@ -107,10 +108,10 @@ def leads(client: AuthenticatedClient, before: int) -> None:
 
 def runs(client: AuthenticatedClient) -> None:
     """Runs a slot of a job; a second request for it is told that it ran."""
-    reasons = []
+    slot, reasons = datetime.datetime.now(datetime.UTC), []
     for _ in range(2):
         claim = secrets.token_hex(16)
-        body = RunOnceBody(lock="job", every="24h", claim=claim)
+        body = RunOnceBody(lock="job", slot=slot, claim=claim)
         for event in events(client, run_once._get_kwargs(body=body)):
             if event.event is EventKind.GAINED:
                 a(ReleaseResponse200, release.sync(claim, client=client))
