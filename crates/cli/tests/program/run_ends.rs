@@ -9,12 +9,14 @@ use nix::unistd::Pid;
 use spindle_emulator::{Effect, Fault, Rpc};
 
 use crate::runs::is_alive;
-use crate::world::{DATABASE, PROGRAM, Running, World, until};
+use crate::world::{DATABASE, PROGRAM, Running, World, under, until};
 
 /// A run whose command has begun, and the command's process.
 async fn begun(world: &World, script: &str) -> (Running, i32) {
     let script = format!("echo $$; {script}");
-    let mut run = world.spawn(&["run", "--lease", "60s", "job", "--", "sh", "-c", &script]);
+    let program = world.program(&["run", "--lease", "60s", "job", "--", "sh", "-c", &script]);
+    // Who starts these tests may ignore some, as `nohup` does, and a run leaves those ignored.
+    let mut run = Running::start(under("env", &["--default-signal"], program));
     let command = run.line().await.parse().unwrap();
     (run, command)
 }
