@@ -1,9 +1,10 @@
 //! A server, a lock table, and contenders, on one virtual clock.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, Once};
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use spindle::google_cloud_spanner::client::{DatabaseClient, Spanner};
 use spindle::google_cloud_spanner::key;
 use spindle::google_cloud_spanner::key::KeySet;
@@ -68,6 +69,17 @@ pub struct RawRow {
     pub next: Option<String>,
 }
 
+/// Tests run side by side, and each line and each client is a file or more: together they are more than
+/// the 1,024 that a shell allows at first.
+fn raise_limit_of_files() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        // It is a wish: where it is refused, tests that need more fail by themselves.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    });
+}
+
 impl World {
     pub async fn start() -> World {
         World::with_table(TABLE).await
@@ -87,6 +99,7 @@ impl World {
     }
 
     pub fn on(spanner: Emulator) -> World {
+        raise_limit_of_files();
         World { spanner, lines: Mutex::default(), runtime: Handle::current() }
     }
 
