@@ -1,6 +1,6 @@
 //! Writes the log of an instance.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ pub(crate) struct Log {
     last_holder: Option<String>,
     /// Set once a holder of another implementation was reported.
     stranger_reported: bool,
-    /// True if requests failed that may do so still, as far as the warnings know.
-    has_failed: Cell<bool>,
+    /// The kinds of requests that fail, so that a lock whose requests succeed asks the warnings nothing.
+    failing: RefCell<Vec<Failing>>,
     /// True while this loop writes the warnings that wait.
     is_writer: Cell<bool>,
 }
@@ -48,7 +48,7 @@ impl Log {
             warnings,
             last_holder: None,
             stranger_reported: false,
-            has_failed: Cell::default(),
+            failing: RefCell::default(),
             is_writer: Cell::default(),
         }
     }
@@ -216,7 +216,9 @@ impl Log {
         let (of, error) = (self.of.clone(), error.clone());
         let cause = ("requests fail", kind_of(&error).to_string());
         let what = (&self.of.lock, what);
-        self.has_failed.set(true);
+        if !self.failing.borrow().contains(&what.1) {
+            self.failing.borrow_mut().push(what.1);
+        }
         self.warnings.fails(cause, what, self.clock.now(), move |concerned| {
             let Teller { lock, id, lease } = &of;
             let (lock, id, lease, token) = (&**lock, &**id, *lease, held.map(display));
@@ -249,16 +251,17 @@ impl Log {
 
     /// Notes that nobody wants the lock.
     pub(crate) fn rests(&self) {
-        if self.has_failed.replace(false) {
+        if !self.failing.take().is_empty() {
             self.warnings.rests(&self.of.lock);
         }
     }
 
     /// Notes that requests of this kind succeed.
     pub(crate) fn works(&self, (act, what): (&'static str, Failing)) {
-        if !self.has_failed.get() {
+        if !self.failing.borrow().contains(&what) {
             return;
         }
+        self.failing.borrow_mut().retain(|it| *it != what);
         let (lock, id) = self.names();
         let now = self.clock.now();
         if let Some(over) = self.warnings.works(&self.of.lock, what, now) {
