@@ -43,7 +43,7 @@ impl Failure {
         Failure { code, message: message.into(), cure: None }
     }
 
-    /// What is wrong with the command line: what comes first is the error, and the rest its cure.
+    /// An error of the command line: its first paragraph is the error, and the rest its cure.
     pub fn usage(error: &clap::Error) -> Failure {
         if error.kind() == ErrorKind::MissingSubcommand {
             return Failure::new(Code::Usage, "no command is named")

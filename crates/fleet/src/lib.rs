@@ -63,8 +63,10 @@
 //!             let keys = KeySet::builder().add_key(key![bucket, id]).build();
 //!             done.push(Mutation::delete("queue", keys));
 //!         }
-//!         // Refused if the shard is another's by now.
-//!         shard.fence().write(&client, done).await?;
+//!         if !done.is_empty() {
+//!             // Refused if the shard is another's by now.
+//!             shard.fence().write(&client, done).await?;
+//!         }
 //!         let pause = tokio::time::sleep(Duration::from_secs(1));
 //!         shard.cancellation().run_until_cancelled(pause).await;
 //!     }

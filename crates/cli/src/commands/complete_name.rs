@@ -22,7 +22,7 @@ const NAMES_MAX: usize = 1_000;
 /// Stands for the word that is completed. No word has it, since none can be typed with it.
 const CURSOR: &str = "\0";
 
-/// What is named at a place of the command line.
+/// The things that a place of the command line names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Lock,
@@ -37,7 +37,7 @@ pub async fn complete(mut words: Vec<OsString>) -> Result<ExitCode> {
     if let Some((common, kind)) = asked(words).filter(|_| !word.starts_with('-'))
         && let Ok(Ok(names)) = timeout(LIMIT, names(&common, kind, &word)).await
     {
-        // What isn't shown as it is can't be typed either.
+        // Nobody can type a name that isn't shown as it is.
         let lines = names.iter().filter(|name| printable(name) == **name);
         to_stdout(&lines.map(|name| format!("{name}\n")).collect::<String>())?;
     }
@@ -47,7 +47,7 @@ pub async fn complete(mut words: Vec<OsString>) -> Result<ExitCode> {
 /// Returns what the word after these names, and in which database.
 fn asked(mut words: Vec<OsString>) -> Option<(Common, Kind)> {
     words.push(CURSOR.into());
-    // What isn't complete yet is no error.
+    // A line that isn't complete yet is no error.
     let matches = Arguments::command().ignore_errors(true).try_get_matches_from(words).ok()?;
     let mut commands = Vec::new();
     let mut at = &matches;

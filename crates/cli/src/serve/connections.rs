@@ -239,7 +239,7 @@ struct Waiters {
     signs: BTreeMap<u64, Signs>,
 }
 
-/// What is told of a connection without a request.
+/// The state of a connection that waits for a request.
 #[derive(Clone, Default)]
 struct Signs {
     /// It has to make room.

@@ -15,7 +15,7 @@ use crate::world::{DATABASE, PROGRAM, Running, World, under, until};
 async fn begun(world: &World, script: &str) -> (Running, i32) {
     let script = format!("echo $$; {script}");
     let program = world.program(&["run", "--lease", "60s", "job", "--", "sh", "-c", &script]);
-    // Who starts these tests may ignore some, as `nohup` does, and a run leaves those ignored.
+    // A run leaves signals ignored that its starter ignores, and `nohup` starts these tests so.
     let mut run = Running::start(under("env", &["--default-signal"], program));
     let command = run.line().await.parse().unwrap();
     (run, command)
