@@ -234,17 +234,35 @@ impl Claims {
     /// The late end of a run is `done`, or it has failed.
     pub async fn let_go(&self, secret: &str, is_done: bool) -> Result<&'static str> {
         let found = self.find(secret);
-        if let Ok(claim) = &found
+        match self.end_claim(found.as_deref().ok(), secret, is_done).await {
+            Some(outcome) => Ok(outcome),
+            None => found.map(|_| "ended_before"),
+        }
+    }
+
+    /// Ends what the client had under this name when its claim was looked for: who asks for it anew has stopped its
+    /// work. A claim that was made since is another request's, and stays.
+    pub async fn make_room(&self, secret: &str, found: Option<&Claim>) {
+        // A lease that can't be released runs out. Nobody says that a run is done.
+        let _ = self.end_claim(found, secret, false).await;
+    }
+
+    /// Ends a claim, or a term under its name that is renewed no more, and says what came of it; nothing, if neither is.
+    async fn end_claim(
+        &self,
+        claim: Option<&Claim>,
+        secret: &str,
+        is_done: bool,
+    ) -> Option<&'static str> {
+        if let Some(claim) = claim
             && let Some(outcome) = claim.let_go().await
         {
-            return Ok(outcome);
+            return Some(outcome);
         }
         let lapsing = self.inner().lapsing.remove(secret);
-        let Some(lapsing) = lapsing.filter(|lapsing| lapsing.until > Instant::now()) else {
-            return found.map(|_| "ended_before");
-        };
+        let lapsing = lapsing.filter(|lapsing| lapsing.until > Instant::now())?;
         let run = lapsing.run.as_ref().map(|run| (run, is_done));
-        Ok(match self.table.release_left(&lapsing.instance, run).await {
+        Some(match self.table.release_left(&lapsing.instance, run).await {
             AtExit::Released(_) => {
                 self.counted(|counts| counts.released += 1);
                 "released"
@@ -256,14 +274,6 @@ impl Claims {
                 "unacknowledged"
             }
         })
-    }
-
-    /// Ends what the client had under this name: who asks for it anew has stopped its work.
-    pub async fn make_room(&self, secret: Option<&str>) {
-        if let Some(secret) = secret {
-            // Usually there is none. A lease that can't be released runs out. Nobody says that a run is done.
-            let _ = self.let_go(secret, false).await;
-        }
     }
 
     /// Notes a term that is renewed no more, for its client to let go of.

@@ -19,7 +19,7 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::admission::{Admission, WITNESS, admit, name_host};
-use super::claims::{Claims, Heard, Wanted};
+use super::claims::{Claim, Claims, Heard, Wanted};
 use super::deadline::Deadline;
 use super::elector::Elector;
 use super::event::FenceParts;
@@ -65,9 +65,8 @@ impl Shared {
         }
     }
 
-    /// Returns what a request of this name was granted before, whose answer may be lost; nothing, if it holds nothing.
-    async fn acquired_before(&self, secret: &str, asked: &Acquire) -> Result<Option<Response>> {
-        let Ok(claim) = self.claims.find(secret) else { return Ok(None) };
+    /// Returns the term that a request of this name was granted, whose answer may be lost; nothing, if it holds nothing.
+    async fn acquired_before(&self, claim: &Claim, asked: &Acquire) -> Result<Option<Term>> {
         if claim.lock != asked.lock || !claim.is_acquired() {
             return Ok(None);
         }
@@ -77,7 +76,7 @@ impl Shared {
             return Err(Refusal::new(StatusCode::CONFLICT, "held", text));
         };
         claim.heard();
-        Ok(term.map(|term| answer(StatusCode::OK, &held(&term, Some(secret)))))
+        Ok(term)
     }
 
     /// Takes a connection that lasts, until the permit is dropped.
@@ -134,8 +133,9 @@ async fn lead(
     let secrets = secrets(asked.settings.claim()?, count);
     shared.has_started().await?;
     let permit = shared.waits()?;
-    for secret in &secrets {
-        shared.claims.make_room(secret.as_deref()).await;
+    for secret in secrets.iter().flatten() {
+        let found = shared.claims.find(secret).ok();
+        shared.claims.make_room(secret, found.as_deref()).await;
     }
     let (sender, events) = mpsc::channel(BACKLOG * count);
     let (mut holders, heard) = (Vec::with_capacity(count), Heard::default());
@@ -193,14 +193,17 @@ async fn acquire(
     let secret = asked.settings.claim()?;
     shared.has_started().await?;
     let permit = shared.waits()?;
-    let repeats = secret.filter(|_| sender.is_none());
+    let may_repeat = secret.is_some() && sender.is_none();
     let mut claimed = loop {
-        if let Some(secret) = repeats
-            && let Some(held) = shared.acquired_before(secret, &asked).await?
-        {
-            return Ok(held);
+        if let Some(secret) = secret {
+            let found = shared.claims.find(secret).ok();
+            if let Some(claim) = found.as_deref().filter(|_| may_repeat)
+                && let Some(term) = shared.acquired_before(claim, &asked).await?
+            {
+                return Ok(answer(StatusCode::OK, &held(&term, Some(secret))));
+            }
+            shared.claims.make_room(secret, found.as_deref()).await;
         }
-        shared.claims.make_room(secret).await;
         let claimed = shared.claims.claim(Wanted {
             lock: &asked.lock,
             instance: Some(lock.clone()),
@@ -210,7 +213,7 @@ async fn acquire(
         });
         match claimed {
             // One of the same name came in between.
-            Err(refusal) if repeats.is_some() && refusal.is(CLAIM_EXISTS) => {}
+            Err(refusal) if may_repeat && refusal.is(CLAIM_EXISTS) => {}
             claimed => break claimed?,
         }
     };
