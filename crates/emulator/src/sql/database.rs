@@ -10,22 +10,24 @@ pub struct InTransaction<'a> {
     database: &'a Database,
     schema: Arc<Schema>,
     handle: Handle,
-    /// Every read so far, for tests.
-    #[cfg(test)]
-    pub(super) reads: Vec<Read>,
+    recorded: Option<Vec<Read>>,
 }
 
 impl<'a> InTransaction<'a> {
     /// Returns the database as this transaction sees it.
     pub fn new(database: &'a Database, handle: Handle) -> InTransaction<'a> {
         let schema = database.schema_in(handle);
-        InTransaction {
-            database,
-            schema,
-            handle,
-            #[cfg(test)]
-            reads: Vec::new(),
-        }
+        InTransaction { database, schema, handle, recorded: None }
+    }
+
+    /// Records from now on what statements read.
+    pub fn record(&mut self) {
+        self.recorded.get_or_insert_default();
+    }
+
+    /// Returns what statements have read since [`record`](InTransaction::record), in that order.
+    pub fn recorded(&self) -> &[Read] {
+        self.recorded.as_deref().unwrap_or_default()
     }
 
     /// The tables there are. An altered schema is another one, at another address.
@@ -44,8 +46,9 @@ impl<'a> InTransaction<'a> {
             let message = "FOR UPDATE is only supported in a read-write transaction.";
             return Err(Error::invalid_argument(message));
         }
-        #[cfg(test)]
-        self.reads.push(read.clone());
+        if let Some(recorded) = &mut self.recorded {
+            recorded.push(read.clone());
+        }
         self.database.read_all(self.handle, read).await
     }
 

@@ -13,7 +13,7 @@ use super::plan::Plan;
 use crate::engine::{self, Schema, Timestamp, Value};
 
 /// How many statements are kept.
-pub(super) const MAX_KEPT: usize = 500;
+const MAX_KEPT: usize = 500;
 /// The longest statement that is kept, in bytes.
 const MAX_KEPT_BYTES: usize = 4_000;
 
@@ -95,26 +95,6 @@ impl Prepared {
         let kinds = parameters.kinds().map(|(name, kind)| (name.to_owned(), kind)).collect();
         *bound = Some(Bound { schema: Arc::downgrade(schema), kinds, plan: plan.clone() });
         plan
-    }
-}
-
-#[cfg(test)]
-impl Prepared {
-    /// Returns the same statement, which takes its plan for these values.
-    pub fn planned_for_these(&self, schema: &Arc<Schema>, parameters: &Parameters) -> Prepared {
-        let same = Prepared::new(&self.text).expect("it was read before");
-        let kinds = parameters.kinds().map(|(name, kind)| (name.to_owned(), kind)).collect();
-        let bound = Bound { schema: Arc::downgrade(schema), kinds, plan: None };
-        *same.bound.lock().expect("nobody else has it") = Some(bound);
-        same
-    }
-}
-
-#[cfg(test)]
-impl Statements {
-    /// Returns how many statements are kept.
-    pub fn count(&self) -> usize {
-        self.kept().len()
     }
 }
 

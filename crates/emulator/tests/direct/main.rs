@@ -5,7 +5,10 @@
 mod ddl;
 mod definitions;
 mod engine;
+mod indexes;
 mod information_schema;
+mod kept;
+mod keys;
 mod memory;
 mod parser;
 mod plans;

@@ -1,6 +1,6 @@
 //! A database of one user, on which statements run one after another.
 
-use spindle_emulator::engine::{Code, Database, Handle, ReadWriteOptions, Result, Value};
+use spindle_emulator::engine::{Code, Database, Handle, Read, ReadWriteOptions, Result, Value};
 use spindle_emulator::sql::{InTransaction, Outcome, Parameters, Prepared, execute, parse_ddl};
 
 const TABLES: &str = "
@@ -11,17 +11,22 @@ const TABLES: &str = "
     CREATE TABLE Flags (k STRING(10), v INT64) PRIMARY KEY (k);";
 
 pub struct Memory {
-    runtime: tokio::runtime::Runtime,
-    database: Database,
+    pub runtime: tokio::runtime::Runtime,
+    pub database: Database,
 }
 
 impl Memory {
-    /// Orders and flags, with some rows.
-    pub fn with_orders() -> Memory {
+    pub fn new(ddl: &str) -> Memory {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build().unwrap();
         let memory = Memory { runtime, database: Database::default() };
-        memory.database.change_schema(&parse_ddl(TABLES).unwrap()).unwrap();
+        memory.change(ddl);
+        memory
+    }
+
+    /// Orders and flags, with some rows.
+    pub fn with_orders() -> Memory {
+        let memory = Memory::new(TABLES);
         for text in [
             "INSERT INTO Orders (shard, id, note, price, paid) VALUES
                (1, 1, 'a', 1.5, true), (1, 2, 'b', NULL, false), (1, 3, NULL, 2.5, NULL),
@@ -33,19 +38,52 @@ impl Memory {
         memory
     }
 
+    pub fn change(&self, ddl: &str) {
+        self.database.change_schema(&parse_ddl(ddl).unwrap()).unwrap();
+    }
+
     /// Runs a statement in a transaction of its own.
     pub fn run(&self, text: &str) -> Result<Outcome> {
         let statement = Prepared::new(text).map_err(|error| error.in_text(text))?;
+        self.execute(&statement, &Parameters::default())
+    }
+
+    /// As [`run`](Memory::run).
+    pub fn execute(&self, statement: &Prepared, parameters: &Parameters) -> Result<Outcome> {
+        self.recorded(statement, parameters).0
+    }
+
+    /// As [`execute`](Memory::execute), with what the statement has read.
+    pub fn recorded(
+        &self,
+        statement: &Prepared,
+        parameters: &Parameters,
+    ) -> (Result<Outcome>, Vec<Read>) {
         self.runtime.block_on(async {
             let id = self.database.begin(&ReadWriteOptions::default());
             let mut access = InTransaction::new(&self.database, Handle::ReadWrite(id));
-            let outcome = execute(&statement, &Parameters::default(), &mut access).await;
+            access.record();
+            let outcome = execute(statement, parameters, &mut access).await;
+            let reads = access.recorded().to_vec();
             match outcome.is_ok() {
-                true => drop(self.database.commit(id, &[]).await?),
-                false => self.database.rollback(id)?,
+                true => drop(self.database.commit(id, &[]).await.unwrap()),
+                false => self.database.rollback(id).unwrap(),
             }
-            outcome
+            (outcome, reads)
         })
+    }
+
+    /// Returns what a statement has read.
+    pub fn reads_of(&self, text: &str) -> Vec<Read> {
+        let (outcome, reads) = self.recorded(&Prepared::new(text).unwrap(), &Parameters::default());
+        outcome.unwrap_or_else(|error| panic!("{text}: {error}"));
+        reads
+    }
+
+    /// Returns how many rows a statement has written.
+    pub fn write(&self, text: &str) -> u64 {
+        let outcome = self.run(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        outcome.written.unwrap()
     }
 
     /// Returns the rows of a query as a reader writes them: cells with blanks between.

@@ -4,8 +4,6 @@ mod from;
 mod insert;
 mod path;
 mod query;
-#[cfg(test)]
-mod tests;
 mod write;
 
 use super::database::InTransaction;

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::*;
-use crate::engine::{Key, TimestampBound, Type};
-use crate::sql::Statements;
-use crate::sql::prepared::MAX_KEPT;
+use spindle_emulator::engine::{Code, Handle, Result, TimestampBound, Type, Value};
+use spindle_emulator::sql::{
+    InTransaction, Outcome, Parameter, Parameters, Prepared, Statements, execute,
+};
+
+use crate::memory::Memory;
 
 /// A parameter `@p` that came with a type.
 fn typed(value: Value) -> Parameters {
@@ -39,7 +41,7 @@ fn rows(outcome: Result<Outcome>) -> (Vec<Type>, Vec<Vec<Value>>) {
 
 #[test]
 fn a_statement_answers_for_the_values_of_now() {
-    let mut table = table();
+    let table = table();
     let insert = prepared("INSERT T (k, s) VALUES (@p, 'a')");
     for key in 1..4 {
         table.execute(&insert, &typed(Value::Int64(key))).unwrap();
@@ -60,7 +62,7 @@ fn a_statement_answers_for_the_values_of_now() {
 
 #[test]
 fn a_statement_gives_the_type_that_its_parameter_has_now() {
-    let (mut table, select) = (table(), prepared("SELECT @p"));
+    let (table, select) = (table(), prepared("SELECT @p"));
     let all = [Value::Int64(1), Value::String("1".into()), Value::Bool(true), Value::Int64(2)];
     for value in all {
         let (types, rows) = rows(table.execute(&select, &typed(value.clone())));
@@ -75,7 +77,7 @@ fn a_statement_gives_the_type_that_its_parameter_has_now() {
 
 #[test]
 fn a_value_that_is_not_of_its_places_type_is_refused_each_time() {
-    let mut table = table();
+    let table = table();
     for (query, right, wrong) in [
         ("SELECT k FROM T WHERE k = @p", text("5"), text("x")),
         ("SELECT k FROM T WHERE day = @p", text("2026-01-02"), text("2026")),
@@ -97,7 +99,7 @@ fn a_value_that_is_not_of_its_places_type_is_refused_each_time() {
 
 #[test]
 fn a_statement_sees_the_schema_of_its_moment() {
-    let (mut table, all) = (table(), prepared("SELECT * FROM T"));
+    let (table, all) = (table(), prepared("SELECT * FROM T"));
     let none = Parameters::default();
     let before = table.database.read_timestamp(TimestampBound::Strong).unwrap();
     assert_eq!(rows(table.execute(&all, &none)).0.len(), 3);
@@ -113,7 +115,7 @@ fn a_statement_sees_the_schema_of_its_moment() {
 
 #[test]
 fn a_statement_has_the_time_of_now() {
-    let mut world = world();
+    let world = Memory::with_orders();
     let statement = Prepared::new("SELECT CURRENT_TIMESTAMP()").unwrap();
     for _ in 0..2 {
         world.database.clock().advance(Duration::from_secs(1));
@@ -125,14 +127,12 @@ fn a_statement_has_the_time_of_now() {
 
 #[test]
 fn a_kept_statement_asks_for_the_key_of_now() {
-    let mut world = world();
+    let world = Memory::with_orders();
     let statement = Prepared::new("SELECT v FROM Flags WHERE k = @p").unwrap();
     for key in ["on", "off"] {
-        world.reads.clear();
-        world.execute(&statement, &typed(Value::String(key.into()))).unwrap();
-        let place = |key: &Key| key.values().next().cloned();
-        let read = &world.reads[0].keys[0];
-        assert_eq!(place(&read.start), Some(Value::String(key.into())));
+        let key = Value::String(key.into());
+        let (_, reads) = world.recorded(&statement, &typed(key.clone()));
+        assert_eq!(reads[0].keys[0].start.values().next(), Some(&key));
     }
 }
 
@@ -141,13 +141,11 @@ fn statements_are_kept_and_not_without_end() {
     let statements = Statements::default();
     let first = statements.prepare("SELECT 1").unwrap();
     assert!(Arc::ptr_eq(&first, &statements.prepare("SELECT 1").unwrap()));
-    for number in 0..2 * MAX_KEPT {
-        statements.prepare(&format!("SELECT {number}")).unwrap();
-        assert!(statements.count() <= MAX_KEPT);
-    }
+    let prepare = |text: &str| Arc::downgrade(&statements.prepare(text).unwrap());
+    let all: Vec<_> = (0..10_000).map(|number| prepare(&format!("SELECT {number}"))).collect();
+    let kept = all.iter().filter(|statement| statement.strong_count() > 0).count();
+    assert!((1..=1_000).contains(&kept), "{kept}");
     let long = format!("SELECT '{}'", "x".repeat(10_000));
-    let kept = statements.count();
-    statements.prepare(&long).unwrap();
-    assert_eq!(statements.count(), kept);
+    assert_eq!(prepare(&long).strong_count(), 0);
     assert!(statements.prepare("SELECT").is_err());
 }

@@ -1,6 +1,8 @@
 //! The index that a statement reads, and that it shows the same rows.
 
-use super::*;
+use spindle_emulator::engine::Read;
+
+use crate::memory::Memory;
 
 const INDEXED: &str = "
     CREATE TABLE p (k INT64 NOT NULL, town STRING(9), age INT64, note STRING(9), n INT64 NOT NULL)
@@ -10,7 +12,7 @@ const INDEXED: &str = "
     CREATE INDEX by_n ON p (n) STORING (town)";
 
 fn indexed() -> Memory {
-    let mut world = Memory::new(INDEXED);
+    let world = Memory::new(INDEXED);
     world.write(
         "INSERT INTO p (k, town, age, note, n) VALUES (1, 'a', 5, 'x', 7), (2, 'a', 9, NULL, 7),
            (3, 'b', NULL, 'y', 8), (4, NULL, 1, 'x', 9), (5, 'b', 5, NULL, 9)",
@@ -18,20 +20,20 @@ fn indexed() -> Memory {
     world
 }
 
-impl Memory {
-    /// The rows of a query in order, and what was read for it.
-    fn seen(&mut self, text: &str) -> (String, Vec<String>) {
-        self.reads.clear();
-        let mut rows = self.rows(text);
-        rows.sort();
-        let read = |read: &crate::engine::Read| read.index.clone().unwrap_or("table".into());
-        (rows.join(", "), self.reads.iter().map(read).collect())
-    }
+/// The rows of a query in order, and by which indexes it reads.
+fn seen(world: &Memory, text: &str) -> (String, Vec<String>) {
+    let mut rows = world.rows(text);
+    rows.sort();
+    (rows.join(", "), indexes_of(&world.reads_of(text)))
+}
+
+fn indexes_of(reads: &[Read]) -> Vec<String> {
+    reads.iter().map(|read| read.index.clone().unwrap_or("table".into())).collect()
 }
 
 #[test]
 fn a_condition_on_an_index_reads_it_and_the_rows_behind_it() {
-    let mut world = indexed();
+    let world = indexed();
     for (condition, rows, reads) in [
         ("town = 'a'", "1, 2", "by_town"),
         ("town = 'a' AND age > 5", "2", "by_town"),
@@ -48,34 +50,35 @@ fn a_condition_on_an_index_reads_it_and_the_rows_behind_it() {
         ("note = 'x' OR note IS NULL", "1, 2, 4, 5", "table"),
         ("note IS NULL", "2, 5", "table"),
     ] {
-        let (found, read) = world.seen(&format!("SELECT k FROM p WHERE {condition}"));
+        let (found, read) = seen(&world, &format!("SELECT k FROM p WHERE {condition}"));
         // By `by_n` and `note`, nothing else is used than what the index keeps.
         assert_eq!((found.as_str(), read[0].as_str()), (rows, reads), "{condition}");
     }
-    let (rows, reads) = world.seen("SELECT note FROM p WHERE town = 'a'");
+    let behind = "SELECT note FROM p WHERE town = 'a'";
+    let (rows, reads) = seen(&world, behind);
     assert_eq!((rows.as_str(), reads), ("NULL, x", vec!["by_town".into(), "table".into()]));
-    assert_eq!(world.reads[1].keys.len(), 2, "only the rows that the index names");
-    let (_, reads) = world.seen("SELECT town FROM p WHERE n = 7 FOR UPDATE");
+    assert_eq!(world.reads_of(behind)[1].keys.len(), 2, "only the rows that the index names");
+    let (_, reads) = seen(&world, "SELECT town FROM p WHERE n = 7 FOR UPDATE");
     assert_eq!(reads, ["by_n", "table"], "what is locked is the row");
 }
 
 #[test]
 fn joins_and_statements_that_write_go_by_indexes_too() {
-    let mut world = indexed();
+    let world = indexed();
     let join = "SELECT a.k, b.k FROM p AS a JOIN p AS b ON b.town = a.town WHERE a.k = 1";
-    let (rows, reads) = world.seen(join);
+    let (rows, reads) = seen(&world, join);
     assert_eq!((rows.as_str(), reads), ("1 1, 1 2", vec!["table".into(), "by_town".into()]));
-    world.reads.clear();
-    assert_eq!(world.write("UPDATE p SET note = 'z' WHERE n = 7"), 2);
-    assert_eq!(world.reads[0].index.as_deref(), Some("by_n"));
-    assert_eq!(world.seen("SELECT k FROM p WHERE note = 'z'").0, "1, 2");
+    let update = "UPDATE p SET note = 'z' WHERE n = 7";
+    assert_eq!(world.write(update), 2);
+    assert_eq!(indexes_of(&world.reads_of(update)), ["by_n"]);
+    assert_eq!(seen(&world, "SELECT k FROM p WHERE note = 'z'").0, "1, 2");
     assert_eq!(world.write("DELETE FROM p@{FORCE_INDEX=by_town} WHERE town = 'b'"), 2);
-    assert_eq!(world.seen("SELECT COUNT(*) FROM p").0, "3");
+    assert_eq!(seen(&world, "SELECT COUNT(*) FROM p").0, "3");
 }
 
 #[test]
 fn a_forced_index_is_read() {
-    let mut world = indexed();
+    let world = indexed();
     for (query, rows, reads) in [
         ("SELECT k FROM p@{FORCE_INDEX=by_town}", "1, 2, 3, 4, 5", "by_town"),
         ("SELECT k FROM p@{FORCE_INDEX=_BASE_TABLE} WHERE town = 'a'", "1, 2", "table"),
@@ -88,7 +91,7 @@ fn a_forced_index_is_read() {
             "by_note",
         ),
     ] {
-        let (found, read) = world.seen(query);
+        let (found, read) = seen(&world, query);
         assert_eq!((found.as_str(), read[0].as_str()), (rows, reads), "{query}");
     }
 }
