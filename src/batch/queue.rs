@@ -323,8 +323,10 @@ impl Queue {
         let max = if self.class == Class::Polls { ROWS_MAX } else { self.repeats_max };
         let mut chosen = Chosen::new(self.class);
         chosen.take(&mut self.repeats, max, now);
+        // None is left if their callers, on other threads, have dropped all of them just now.
+        let batch = chosen.batch()?;
         self.repeats_in_flight += 1;
-        Some(Batch { is_repeat: true, payment, ..chosen.batch()? })
+        Some(Batch { is_repeat: true, payment, ..batch })
     }
 }
 
@@ -654,6 +656,21 @@ mod tests {
         }
         sizes.push(waiters.next().unwrap().ops.len());
         assert_eq!(sizes, [1, 2, 4, 1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn acts_that_are_dropped_as_they_are_chosen_take_no_place_on_the_way() {
+        let mut waiters = Waiters::none();
+        for _ in 0..REPEATS_IN_FLIGHT_MAX {
+            waiters.add_repeat("gone", begin());
+            waiters.answers.clear();
+            let (now, Queues { queues, payers, .. }) = (Instant::now(), &mut waiters.queues);
+            // Another thread drops it after the look for those that are of no use.
+            assert!(queues[Class::Begins as usize].next_repeats(now, payers).is_none());
+            advance(Duration::from_secs(60)).await;
+        }
+        waiters.add_repeat("a", begin());
+        assert_eq!(waiters.next_batch().unwrap().1, ["a"]);
     }
 
     #[tokio::test(start_paused = true)]
