@@ -259,7 +259,6 @@ impl Guard {
         self.term.cancelled().await;
     }
 
-    /// Returns the instance that the lock was acquired by.
     /// Returns the instance that holds.
     pub fn instance(&self) -> &Spindle {
         &self.lock

@@ -60,11 +60,11 @@ impl Published {
         self.process_id.get_or_init(std::process::id);
     }
 
-    /// Judged by the clock at the moment of the call, not by a timer that has fired or not.
     pub(super) fn lock(&self) -> &str {
         &self.lock
     }
 
+    /// Judged by the clock at the moment of the call, not by a timer that has fired or not.
     pub(crate) fn has_lock(&self) -> Option<FencingToken> {
         if self.process_id.get().is_some_and(|process_id| *process_id != std::process::id()) {
             return None;
