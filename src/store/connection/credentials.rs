@@ -1,6 +1,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use futures_util::FutureExt as _;
 use google_cloud_auth::credentials::Credentials;
+use http::Extensions;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -27,8 +29,8 @@ impl SharedCredentials {
     /// Connects by the credentials that a client of this runtime connected by before, or by those that
     /// `build` makes.
     ///
-    /// The task that fetches tokens ends for good with some failures, and pauses for 10 s after others. So after an
-    /// attempt that failed for its credentials the next one builds them anew.
+    /// The task that fetches tokens ends for good with some failures, pauses for 10 s after others, and may wait for
+    /// ever. So after an attempt that failed for its credentials the next one builds them anew.
     pub(super) async fn connect<T, F: Future<Output = Result<T>>>(
         &self,
         build: impl FnOnce() -> Result<Credentials>,
@@ -39,7 +41,9 @@ impl SharedCredentials {
         let connected = connect(credentials.clone()).await;
         match &connected {
             Ok(_) => self.keep(&runtime, credentials),
-            Err(error) if error.is_of_credentials() => self.forget(runtime.id()),
+            Err(error) if error.is_of_credentials() || is_waiting(&credentials) => {
+                self.forget(runtime.id());
+            }
             Err(_) => {}
         }
         connected
@@ -71,6 +75,12 @@ impl SharedCredentials {
     }
 }
 
+/// Returns true if they have no token, and whoever asks waits for one. The task asks for the next token
+/// minutes before the last expires, without a limit: its connection may be dead.
+fn is_waiting(credentials: &Credentials) -> bool {
+    credentials.headers(Extensions::new()).now_or_never().is_none()
+}
+
 impl RuntimeCredentials {
     fn is_of_use(&mut self) -> bool {
         self.runtime_lives.try_recv() == Err(TryRecvError::Empty)
@@ -83,9 +93,10 @@ mod tests {
     use std::future::ready;
     use std::time::Duration;
 
-    use google_cloud_auth::credentials::anonymous;
+    use google_cloud_auth::credentials::{CacheableResource, CredentialsProvider, anonymous};
     use google_cloud_gax::error::CredentialsError;
     use google_cloud_gax::error::rpc::{Code, Status};
+    use http::HeaderMap;
 
     use super::*;
     use crate::error::Error;
@@ -131,6 +142,32 @@ mod tests {
             let shared = SharedCredentials::default();
             assert_eq!(built(&shared, vec![Ok(()), failure, Ok(()), Ok(())]).await, 2);
         }
+    }
+
+    /// Has no token, and waits for one for ever.
+    #[derive(Debug)]
+    struct Stuck;
+
+    impl CredentialsProvider for Stuck {
+        async fn headers(
+            &self,
+            _: Extensions,
+        ) -> Result<CacheableResource<HeaderMap>, CredentialsError> {
+            std::future::pending().await
+        }
+
+        async fn universe_domain(&self) -> Option<String> {
+            None
+        }
+    }
+
+    #[tokio::test]
+    async fn credentials_that_wait_for_a_token_when_an_attempt_fails_are_built_anew() {
+        let shared = SharedCredentials::default();
+        // The token has expired since.
+        assert!(shared.connect(|| Ok(Stuck.into()), |_| ready(Ok(()))).await.is_ok());
+        let silence = Err(Error::timed_out("connect", Duration::from_secs(1)));
+        assert_eq!(built(&shared, vec![silence, Ok(())]).await, 1);
     }
 
     #[test]
