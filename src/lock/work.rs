@@ -13,6 +13,9 @@ use super::nesting;
 use crate::error::{self, Error, Kind, panic_message};
 use crate::term::{Failing, Progress, Term, say};
 
+/// A task that was aborted once its lease was over has so long to come to its next await.
+const ABORT_MIN: Duration = Duration::from_secs(1);
+
 /// The orders that may stop a task, besides the loss of its term.
 #[derive(Clone, Debug, Default)]
 pub struct Orders {
@@ -179,7 +182,10 @@ async fn wait<T>(
         );
     }
     task.abort();
-    let abort_limit = if guard.ended().is_some() { guard.remaining() } else { stop_limit };
+    let abort_limit = match guard.ended() {
+        Some(_) => guard.remaining().max(ABORT_MIN),
+        None => stop_limit,
+    };
     // An aborted task ends at its next await; one that blocks its thread has none.
     timeout(abort_limit, task).await.ok()
 }

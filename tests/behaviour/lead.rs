@@ -11,11 +11,12 @@ use spindle::{
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
 
 use crate::log::Log;
+use crate::stalls::Suspendable;
 use crate::threads::{Blocking, on_real_threads};
 use crate::world::{DATABASE, EVENTUALLY, LEASE, LOCK, TABLE, World, spindle, timed, until};
 
@@ -803,5 +804,36 @@ fn a_task_that_blocks_its_thread_keeps_its_lease_until_that_runs_out() {
         assert!(!world.is_released(), "nothing is handed over while it works");
         another_holds_meanwhile(&world).await;
         let_go.send(()).unwrap();
+    });
+}
+
+/// After a suspension nothing of the lease is left for the abort.
+#[test]
+fn a_task_that_is_aborted_once_its_lease_is_over_is_not_taken_for_one_that_blocks() {
+    on_real_threads(async {
+        let world = World::start().await;
+        let machine = Arc::new(Suspendable::new());
+        let clock = spindle::simulation::clock(Arc::clone(&machine) as _);
+        let lock = world.table().lock(LOCK).lease(SHORT_LEASE).clock(clock).build().unwrap();
+        let (tally, mut beginnings) = Tally::new();
+        let cancel = CancellationToken::new();
+        let leading = lead(&lock, &cancel, move |term| {
+            let working = tally.begin(&term);
+            async move {
+                let _working = working;
+                for _ in 0..1_000 {
+                    // Work between two awaits.
+                    std::thread::sleep(Duration::from_millis(50));
+                    yield_now().await;
+                }
+            }
+        });
+        beginnings.next().await;
+        machine.suspend(SHORT_LEASE * 2);
+        beginnings.next().await;
+        let health = lock.health();
+        assert!(health.trouble.is_none(), "{health:?}");
+        cancel.cancel();
+        leading.ends().await.unwrap();
     });
 }
