@@ -5,7 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::task::{Id, JoinSet};
+use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::handle::Spindle;
@@ -67,7 +67,7 @@ pub struct LeadEach<T> {
 
 /// The lead of one name.
 struct Led {
-    task: Id,
+    task: AbortHandle,
     lock: Option<Spindle>,
     cancel: CancellationToken,
 }
@@ -119,13 +119,13 @@ impl<T: Send + 'static> LeadEach<T> {
             stays
         });
         for name in names {
-            if self.leads.contains_key(&name) {
+            if self.leads.get(&name).is_some_and(|led| !led.task.is_finished()) {
                 continue;
             }
             let cancel = CancellationToken::new();
             let (lock, running) = (self.begin)(&name, cancel.clone());
-            let task = self.tasks.spawn_on(running, &runtime).id();
-            self.names.insert(task, name.clone());
+            let task = self.tasks.spawn_on(running, &runtime);
+            self.names.insert(task.id(), name.clone());
             self.leads.insert(name, Led { task, lock: lock.ok(), cancel });
         }
         Ok(())
@@ -144,7 +144,7 @@ impl<T: Send + 'static> LeadEach<T> {
         };
         let name = self.names.remove(&task).unwrap_or_default();
         // A name that has come back has another task by now.
-        if self.leads.get(&name).is_some_and(|led| led.task == task) {
+        if self.leads.get(&name).is_some_and(|led| led.task.id() == task) {
             self.leads.remove(&name);
         }
         let led = joined(led, &name);

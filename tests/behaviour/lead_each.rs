@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use spindle::{FencingToken, LeadEach, LockTable, Term};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::{EVENTUALLY, LEASE, World, lock_of, until};
 
@@ -112,6 +112,31 @@ async fn an_error_is_repeated_and_a_panic_or_a_name_that_cannot_be_ends_its_own_
         .await;
     assert!(leads.lock("works").unwrap().has_lock().is_some());
     leads.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_has_ended_is_led_again_before_its_end_is_told() {
+    let world = World::start().await;
+    let (table, starts) = (world.table(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&starts);
+    let mut leads = LeadEach::new(
+        move |name| lock_of(&table, name),
+        move |_, _: Term| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            async {}
+        },
+    );
+    let deadline = Instant::now() + EVENTUALLY;
+    while starts.load(Ordering::Relaxed) < 2 {
+        assert!(Instant::now() < deadline, "it is led once");
+        leads.set(["a"]).unwrap();
+        sleep(LEASE).await;
+    }
+    for _ in 0..2 {
+        let (name, led) = timeout(EVENTUALLY, leads.next()).await.expect("it ends").unwrap();
+        assert_eq!((&*name, led.unwrap()), ("a", Some(())));
+    }
+    assert!(leads.lock("a").is_none());
 }
 
 #[tokio::test(start_paused = true)]
