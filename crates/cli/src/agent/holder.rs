@@ -198,7 +198,9 @@ impl Holder {
                 outcome = &mut running => break outcome,
             };
             let Some(over) = self.works(&start.run).await else {
-                // Others run the slot, or this client once more.
+                // The client may work until the deadline that it was told. Then others run the slot, or this client
+                // once more.
+                start.run.lapse();
                 drop(start.end);
                 continue;
             };

@@ -43,12 +43,12 @@ pub fn token(event: &Value) -> FencingToken {
     event["token"].as_str().unwrap().parse().unwrap()
 }
 
-fn boottime() -> Duration {
+pub fn boottime() -> Duration {
     Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).unwrap())
 }
 
 /// The deadline of an event, by the clock that counts suspended time.
-fn deadline(event: &Value) -> Duration {
+pub fn deadline(event: &Value) -> Duration {
     Duration::from_nanos(event["deadline"]["boottime_ns"].as_str().unwrap().parse().unwrap())
 }
 

@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::agent::{LONG, agent, claim, gained, lead, token};
+use crate::agent::{LONG, agent, boottime, claim, deadline, gained, lead, token};
 use crate::http::Events;
 use crate::world::{World, until};
 
@@ -105,6 +105,22 @@ async fn a_client_whose_connection_has_ended_can_still_let_go() {
     assert!(!world.is_held("a").await);
     let (status, gone) = agent.send("DELETE", &claim(&held), &Value::Null).await;
     assert_eq!((status, &gone["code"]), (404, &json!("no_such_claim")));
+}
+
+#[tokio::test]
+async fn a_run_that_takes_too_long_has_its_lease_to_stop_in() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let slot = world.table.inspect("nightly").await.unwrap().read_at.to_rfc3339();
+    let mut body = json!({ "lock": "nightly", "slot": slot, "lease": "3s", "at_most": "500ms" });
+    body["heartbeat_timeout"] = json!("1h");
+    body["retry_pause"] = json!("1ms");
+    let mut events = agent.stream("/v1/run-once", &body).await;
+    let first = gained(&mut events).await;
+    let lost = events.named("lost").await;
+    assert_eq!(lost["token"], first["token"]);
+    let again = gained(&mut events).await;
+    assert!(boottime() >= deadline(&lost), "the first start may go on until then: {lost} {again}");
 }
 
 #[tokio::test]
