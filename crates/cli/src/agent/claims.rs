@@ -56,6 +56,7 @@ pub struct Wanted<'a> {
 }
 
 /// A term that is renewed no more, whose client may still let go of it.
+#[derive(Clone)]
 struct Lapsing {
     instance: ExitedInstance,
     /// The run of a job, whose end is recorded with the release.
@@ -259,21 +260,21 @@ impl Claims {
         {
             return Some(outcome);
         }
-        let lapsing = self.inner().lapsing.remove(secret);
+        let lapsing = self.inner().lapsing.get(secret).cloned();
         let lapsing = lapsing.filter(|lapsing| lapsing.until > Instant::now())?;
         let run = lapsing.run.as_ref().map(|run| (run, is_done));
-        Some(match self.table.release_left(&lapsing.instance, run).await {
-            AtExit::Released(_) => {
-                self.counted(|counts| counts.released += 1);
-                "released"
-            }
+        // Here the client may be gone. It may ask once more, and so it may after an answer that says nothing.
+        let outcome = match self.table.release_left(&lapsing.instance, run).await {
+            AtExit::Released(_) => "released",
             AtExit::Lapses(_) | AtExit::HasNone => "ended_before",
-            AtExit::Unknown(_) => {
-                // The client may ask once more.
-                self.inner().lapsing.insert(secret.to_string(), lapsing);
-                "unacknowledged"
-            }
-        })
+            AtExit::Unknown(_) => return Some("unacknowledged"),
+        };
+        let mut inner = self.inner();
+        inner.counts.released += u64::from(outcome == "released");
+        if inner.lapsing.get(secret).is_some_and(|it| it.instance == lapsing.instance) {
+            inner.lapsing.remove(secret);
+        }
+        Some(outcome)
     }
 
     /// Notes a term that is renewed no more, for its client to let go of.

@@ -2,6 +2,7 @@
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::Instant;
 
 use crate::agent::{LONG, agent, boottime, claim, deadline, gained, lead, token};
@@ -105,6 +106,26 @@ async fn a_client_whose_connection_has_ended_can_still_let_go() {
     assert!(!world.is_held("a").await);
     let (status, gone) = agent.send("DELETE", &claim(&held), &Value::Null).await;
     assert_eq!((status, &gone["code"]), (404, &json!("no_such_claim")));
+}
+
+#[tokio::test]
+async fn a_client_that_is_gone_while_it_lets_go_late_may_ask_once_more() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let mut events = lead(&agent, "a", LONG).await;
+    let held = gained(&mut events).await;
+    drop(events);
+    until("it is noticed", async || agent.get("/metrics").await.body.contains("lapsed_total 1"))
+        .await;
+    let stalled = world.emulator.inject(Fault::on(Rpc::Commit).effect(Effect::Stall).times(1));
+    let path = claim(&held);
+    tokio::select! {
+        answer = agent.send("DELETE", &path, &Value::Null) => panic!("{answer:?}"),
+        () = until("it is asked", async || stalled.hits() > 0) => {}
+    }
+    let answer = agent.send("DELETE", &path, &Value::Null).await;
+    assert_eq!(answer, (200, json!({ "outcome": "released" })));
+    assert!(!world.is_held("a").await);
 }
 
 #[tokio::test]
