@@ -27,13 +27,15 @@ pub struct Probes {
     claims: Arc<Claims>,
     start: Arc<Start>,
     labels_max: usize,
-    /// The last answer of Spanner's, and when it came; the error in words.
-    reached: Mutex<Option<(Instant, Result<(), String>)>>,
+    reached: Arc<Mutex<Option<Reached>>>,
 }
+
+/// When Spanner's last answer came, and the error in words.
+type Reached = (Instant, Result<(), String>);
 
 impl Probes {
     pub fn new(claims: Arc<Claims>, start: Arc<Start>, labels_max: usize) -> Probes {
-        Probes { claims, start, labels_max, reached: Mutex::default() }
+        Probes { claims, start, labels_max, reached: Arc::default() }
     }
 
     /// Asks Spanner for one row, at most every ten seconds once it has answered.
@@ -41,16 +43,20 @@ impl Probes {
         if let Some(trouble) = self.start.trouble().await {
             return Err(trouble);
         }
-        let mut reached = self.reached.lock().await;
+        let mut reached = Arc::clone(&self.reached).lock_owned().await;
         if let Some((at, outcome)) = &*reached
             && at.elapsed() < if outcome.is_ok() { AGE_MAX } else { FAILED_FOR }
         {
             return outcome.clone();
         }
         let mut listing = self.claims.table.list().page_rows(1);
-        let outcome = listing.next().await.map(drop).map_err(|error| error.to_string());
-        *reached = Some((Instant::now(), outcome.clone()));
-        outcome
+        // Its answer stands for later probes, also where this one waits no longer.
+        let asking = tokio::spawn(async move {
+            let outcome = listing.next().await.map(drop).map_err(|error| error.to_string());
+            *reached = Some((Instant::now(), outcome.clone()));
+            outcome
+        });
+        asking.await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
     fn metrics(&self) -> String {

@@ -122,8 +122,10 @@ pub async fn run_slot(
                         gives_up = gives_up.or(Some(Instant::now() + RECORD_AFTER_SIGNAL));
                     }
                 }
-                // Nobody needs it once the command has ended.
-                let _ = forward.send(signal);
+                // Between two commands nobody needs it, and the next one must not get it.
+                if course.state().is_running {
+                    let _ = forward.send(signal);
+                }
             }
         }
     };

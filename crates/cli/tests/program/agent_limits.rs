@@ -1,9 +1,11 @@
 //! `spindle agent` and those who may not, or not so often, or not from there.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use spindle_emulator::{Effect, Fault};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::process::Command;
@@ -268,6 +270,19 @@ async fn other_hosts_reach_only_the_probes() {
     let taken = probes.address.to_string();
     let second = ["agent", "--listen", "127.0.0.1:0", "--probes", &taken];
     world.run(&second).await.ends(2).complains(&format!("--probes {taken}: "));
+}
+
+#[tokio::test]
+async fn a_probe_that_waits_no_longer_has_asked_for_the_next_one() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let slow = Effect::Delay(Duration::from_secs(1));
+    world.emulator.inject(Fault::any().effect(slow));
+    let limit = Duration::from_millis(200);
+    until("it is ready", async || {
+        timeout(limit, agent.get("/readyz")).await.is_ok_and(|answer| answer.status == 200)
+    })
+    .await;
 }
 
 #[tokio::test]

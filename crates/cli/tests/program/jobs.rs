@@ -100,3 +100,14 @@ async fn a_signal_goes_to_the_command_whose_code_it_ends_with_and_the_slot_stays
     world.run(&["jobs"]).await.says("open").says("1 of 3");
     world.run(&run(&slot, &[], &["echo", "ran"])).await.ends(0).says_only("ran\n");
 }
+
+#[tokio::test]
+async fn a_signal_that_comes_before_the_command_is_not_kept_for_it() {
+    let world = World::start().await;
+    let soon = world.table.inspect("nothing").await.unwrap().read_at + Duration::from_secs(3);
+    let soon = soon.to_rfc3339();
+    let waits = world.spawn(&run(&soon, &["--attempts", "1"], &["echo", "ran"]));
+    until("it waits", async || world.emulator.requests().total() > 5).await;
+    waits.signal(Signal::SIGUSR1);
+    waits.end().await.ends(0).says_only("ran\n");
+}
