@@ -3,11 +3,14 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
+import unittest.mock
 from datetime import datetime, timezone
 
 import spindle_agent
@@ -74,6 +77,54 @@ class Package(unittest.TestCase):
                 agent.run_once("python-job", fails, slot=slot, retry_pause="100ms")
             run = lambda: agent.run_once("python-job", runs.append, slot=slot, retry_pause="100ms")
             self.assertEqual((run(), run(), len(runs)), ("released", "skipped", 1))
+
+    def test_a_run_that_close_interrupts_is_not_recorded_as_done(self):
+        slot, begun, closed = datetime.now(timezone.utc), threading.Event(), threading.Event()
+        with Started() as started, spindle_agent.Agent(started.address) as other:
+
+            def works(term):
+                begun.set()
+                closed.wait(LIMIT)
+
+            agent = spindle_agent.Agent(started.address)
+            run = lambda agent, work: agent.run_once("python-closed", work, slot=slot, retry_pause="100ms")
+            worker = threading.Thread(target=run, args=(agent, works))
+            worker.start()
+            self.assertTrue(begun.wait(LIMIT))
+            agent.close()
+            closed.set()
+            worker.join(LIMIT)
+            self.assertEqual(run(other, lambda term: None), "released")
+
+    def test_an_answer_that_is_cut_is_asked_for_again(self):
+        answers = [
+            b'HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n{"lock',
+            b'HTTP/1.1 409 Conflict\r\n\r\n{"code":"held","error":"held"}',
+            b'HTTP/1.1 404 Not Found\r\n\r\n{}',
+        ]
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def answer():
+                for text in answers:
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.sendall(text)
+                        connection.shutdown(socket.SHUT_WR)
+                        while connection.recv(65536):
+                            pass
+
+            thread = threading.Thread(target=answer)
+            thread.start()
+            agent = spindle_agent.Agent("127.0.0.1:%d" % server.getsockname()[1])
+            with agent.acquire("python-cut") as term:
+                self.assertIsNone(term)
+            thread.join(LIMIT)
+            agent.close()
+
+    def test_a_token_that_is_given_goes_before_the_file_of_the_environment(self):
+        with unittest.mock.patch.dict(os.environ, {"SPINDLE_AGENT_TOKEN_FILE": "/nonexistent"}):
+            self.assertIsNone(spindle_agent.Agent(token="a secret that is given")._place.token_file)
+            self.assertEqual(spindle_agent.Agent()._place.token_file, "/nonexistent")
 
     def test_a_socket_and_a_secret_that_is_written_anew(self):
         with tempfile.TemporaryDirectory() as folder:

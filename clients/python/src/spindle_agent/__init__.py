@@ -111,7 +111,7 @@ class _Claim:
                 if error.code != "held":
                     raise
                 return False
-            except OSError:
+            except (OSError, ValueError, http.client.HTTPException):
                 if attempt == 2:
                     raise
                 time.sleep(_PAUSE_MIN)
@@ -120,6 +120,7 @@ class _Claim:
     def _started(self, told: Dict[str, Any]) -> None:
         with self._changed:
             self.term = Term(told)
+            self.term._is_over = self._is_done
             self._changed.notify_all()
 
     def _body(self) -> Dict[str, Any]:
@@ -131,8 +132,9 @@ class _Claim:
             self._changed.wait_for(lambda: self.term or self._is_done)
             return self.term
 
-    def let_go(self, outcome: str = "done") -> None:
-        """Says that the work has stopped. Its end stands without the agent's answer: then the lease runs out."""
+    def let_go(self, outcome: str = "failed") -> None:
+        """Says that the work has stopped; a run is done if its caller says so alone. The end stands without the agent's
+        answer: then the lease runs out."""
         if os.getpid() != self.pid:
             return
         self._ends()

@@ -36,7 +36,7 @@ class Place:
     def __init__(self, address: Optional[str], token: Optional[str], token_file: Optional[str]):
         self.address = address or os.environ.get("SPINDLE_AGENT") or "127.0.0.1:9465"
         self.token = token or os.environ.get("SPINDLE_AGENT_TOKEN")
-        self.token_file = token_file or os.environ.get("SPINDLE_AGENT_TOKEN_FILE")
+        self.token_file = token_file or (None if token else os.environ.get("SPINDLE_AGENT_TOKEN_FILE"))
 
     def open(self, method: str, path: str, body: Any, limit: float) -> http.client.HTTPConnection:
         """Sends a request. Its answer is yet to be read."""
