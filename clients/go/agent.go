@@ -60,11 +60,8 @@ func (t *Term) IsHeld() bool {
 func (a *Agent) Lead(ctx context.Context, lock string, options Options, work func(context.Context, *Term) error) error {
 	for pause := pauseMin; ctx.Err() == nil; {
 		claim := a.claim(ctx, options, "/v1/lead", map[string]any{"locks": []string{lock}})
-		if term, _ := claim.gains(); term != nil {
-			err := work(claim.ctx, term)
-			isOver := errors.Is(err, ErrFenced) || claim.ctx.Err() != nil && errors.Is(err, context.Canceled)
-			claim.letGo("done")
-			if err != nil && !isOver {
+		if term := claim.gains(); term != nil {
+			if err := claim.works(term, work); err != nil {
 				return err
 			}
 			pause = pauseMin
@@ -82,6 +79,21 @@ func (a *Agent) Lead(ctx context.Context, lock string, options Options, work fun
 		pause = min(pause*2, pauseMax)
 	}
 	return ctx.Err()
+}
+
+// works lets go however the work ends: a panic of it may be recovered. An error that says that the term is over is none.
+func (c *claim) works(term *Term, work func(context.Context, *Term) error) error {
+	defer c.letGo("done")
+	err := work(c.ctx, term)
+	if err == nil || errors.Is(err, ErrFenced) || errors.Is(err, ErrNotHeld) && !term.IsHeld() {
+		return nil
+	}
+	// Google's client tells it by the status of its request, which is no context.Canceled.
+	isCanceled := errors.Is(err, context.Canceled) || strings.Contains(err.Error(), context.Canceled.Error())
+	if c.ctx.Err() != nil && isCanceled {
+		return nil
+	}
+	return err
 }
 
 // Acquire takes the lock within wait, or tries once, and works under its term. ErrNotHeld says that it was not to be had.
@@ -116,25 +128,25 @@ func (a *Agent) RunOnce(ctx context.Context, lock string, choices map[string]any
 		wanted[name] = value
 	}
 	claim := a.claim(ctx, options, "/v1/run-once", wanted)
-	term, err := claim.gains()
+	term := claim.gains()
 	if term == nil {
 		claim.letGo("failed") // after this the stream has ended
 		if claim.err != nil {
 			return "", claim.err
-		} else if claim.reason != "" {
-			return claim.reason, nil
+		} else if claim.reason == "" && ctx.Err() != nil {
+			return "", ctx.Err()
 		}
-		return "", err
+		return or(claim.reason, "gone"), nil
 	}
+	outcome := "failed"
+	defer func() { claim.letGo(outcome) }() // also after a panic of the work, which may be recovered
 	if err := work(claim.ctx, term); err != nil {
-		claim.letGo("failed")
 		return "failed", err
 	}
 	if !term.IsHeld() {
-		claim.letGo("failed")
 		return "lost", ErrNotHeld
 	}
-	claim.letGo("done")
+	outcome = "done"
 	return "released", nil
 }
 
@@ -216,15 +228,13 @@ func (c *claim) body() map[string]any {
 }
 
 // gains waits for a term, or for the end of the stream.
-func (c *claim) gains() (*Term, error) {
+func (c *claim) gains() *Term {
 	select {
 	case <-c.began:
-		return c.term.Load(), nil
 	case <-c.gone:
-		return c.term.Load(), c.err
 	case <-c.ctx.Done():
-		return nil, c.ctx.Err()
 	}
+	return c.term.Load()
 }
 
 // letGo says that the work has stopped. Without an answer the lease runs out.
@@ -281,7 +291,18 @@ func (c *claim) begins(told *event) {
 	term := &Term{Lock: told.Lock, Token: told.Token, Fence: told.Fence, pid: os.Getpid(), over: c.ctx}
 	term.deadline.Store(told.deadline())
 	c.term.Store(term)
+	c.endsInTime(term)
 	c.once.Do(func() { close(c.began) })
+}
+
+// endsInTime ends the context of the work at the deadline, which may be a later one by then.
+func (c *claim) endsInTime(term *Term) {
+	_, read := now()
+	if left := term.deadline.Load() - read; left > 0 && c.ctx.Err() == nil {
+		time.AfterFunc(time.Duration(left), func() { c.endsInTime(term) })
+		return
+	}
+	c.end()
 }
 
 func (c *claim) renewed(told *event) {
@@ -290,8 +311,8 @@ func (c *claim) renewed(told *event) {
 	}
 }
 
-// beats tells that the process works: the agent can't know a stopped one by its connection. At the deadline it ends the
-// context of the work.
+// beats tells that the process works: the agent can't know a stopped one by its connection. It looks at the clock, too:
+// timers stand while the machine is suspended.
 func (c *claim) beats() {
 	ticker := time.NewTicker(c.beat)
 	defer ticker.Stop()

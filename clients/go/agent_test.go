@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -172,21 +174,73 @@ func TestAContextThatEndsLetsGoWhenTheWorkHasStopped(t *testing.T) {
 func TestWorkThatEndsWithItsTermIsNoErrorAndTheNextTermBegins(t *testing.T) {
 	socket := "--socket=" + t.TempDir() + "/agent.sock"
 	agent, process := started(t, socket)
-	terms := 0
+	over := []error{
+		context.Canceled,
+		ErrNotHeld,
+		errors.New("rpc error: code = Canceled desc = context canceled"), // as Google's client has it
+	}
+	isFirst := true
 	err := agent.Lead(context.Background(), "go-over", Options{Lease: short}, func(ctx context.Context, term *Term) error {
-		switch terms++; terms {
-		case 1:
+		if isFirst {
+			isFirst = false
 			return fmt.Errorf("an order: %w", ErrFenced)
-		case 2:
-			process.Kill()
-			<-ctx.Done()
-			started(t, socket)
-			return ctx.Err()
+		} else if len(over) == 0 {
+			return errors.New("enough")
 		}
-		return errors.New("enough")
+		process.Kill()
+		<-ctx.Done()
+		_, process = started(t, socket)
+		err := fmt.Errorf("an order: %w", over[0])
+		over = over[1:]
+		return err
 	})
 	if err == nil || err.Error() != "enough" {
-		t.Fatal(terms, err)
+		t.Fatal(over, err)
+	}
+}
+
+func TestAPanicOfTheWorkThatIsRecoveredLetsGo(t *testing.T) {
+	agent, _ := started(t, onTCP)
+	panics := func(context.Context, *Term) error { panic("the work") }
+	recovered := func(call func()) {
+		defer func() { recover() }()
+		call()
+	}
+	recovered(func() { agent.Lead(context.Background(), "go-panic", Options{Lease: long}, panics) })
+	if _, took := once(t, agent, "go-panic", long); took > 8*time.Second {
+		t.Fatal(took)
+	}
+	slot := map[string]any{"slot": time.Now().UTC().Format(time.RFC3339Nano), "retry_pause": "100ms"}
+	recovered(func() { agent.RunOnce(context.Background(), "go-panic", slot, Options{Lease: long}, panics) })
+	began := time.Now()
+	said, err := agent.RunOnce(context.Background(), "go-panic", slot, Options{}, func(context.Context, *Term) error { return nil })
+	if said != "released" || err != nil || time.Since(began) > 8*time.Second {
+		t.Fatal(said, err, time.Since(began))
+	}
+}
+
+func TestTheContextOfTheWorkEndsAtTheDeadlineOfAnAgentThatIsStopped(t *testing.T) {
+	agent, process := started(t, onTCP)
+	agent.Lead(context.Background(), "go-stopped", Options{Lease: 8 * time.Second}, func(ctx context.Context, term *Term) error {
+		process.Signal(syscall.SIGSTOP)
+		<-ctx.Done()
+		_, read := now()
+		if late := time.Duration(read - term.deadline.Load()); late > time.Second {
+			t.Error("it ended late", late)
+		}
+		process.Kill()
+		return errors.New("enough")
+	})
+}
+
+func TestARunWhoseAgentIsGoneSaysSo(t *testing.T) {
+	// Its streams end without a word.
+	gone := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer gone.Close()
+	agent := &Agent{Address: strings.TrimPrefix(gone.URL, "http://")}
+	said, err := agent.RunOnce(context.Background(), "go-gone", map[string]any{"every": "1h"}, Options{}, nil)
+	if said != "gone" || err != nil {
+		t.Fatal(said, err)
 	}
 }
 
