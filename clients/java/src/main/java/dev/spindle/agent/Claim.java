@@ -106,10 +106,18 @@ final class Claim {
   void letGo(String outcome) {
     end();
     awaitStream();
-    try {
-      place.ask("DELETE", "/v1/claims/" + name + "?outcome=" + outcome, Map.of(), Place.ANSWER_MAX, answer -> {});
-    } catch (IOException unanswered) {
-      // The lease runs out.
+    boolean isInterrupted = false;
+    do {
+      // An interrupt closes the connection of its thread: without it, the same is asked again.
+      isInterrupted |= Thread.interrupted();
+      try {
+        place.ask("DELETE", "/v1/claims/" + name + "?outcome=" + outcome, Map.of(), Place.ANSWER_MAX, answer -> {});
+      } catch (IOException unanswered) {
+        // The lease runs out.
+      }
+    } while (Thread.currentThread().isInterrupted());
+    if (isInterrupted) {
+      Thread.currentThread().interrupt();
     }
     synchronized (this) {
       if (stream != null) {

@@ -63,17 +63,18 @@ public final class PackageTest {
       return;
     }
     Map<String, Test> tests =
-        Map.of(
-            "a term lasts longer than its lease, and is let go of", PackageTest::lasts,
-            "a lock of another is not acquired", PackageTest::acquires,
-            "a slot runs once, and again after a failure", PackageTest::runs,
-            "a socket, and a secret that is written anew", PackageTest::secrets,
-            "a child has no connection of its parent", PackageTest::children,
-            "an agent that ends, and one that dies", PackageTest::ends,
-            "close ends the work first, and lets go then", PackageTest::closes,
-            "a contender that is closed before its request arrives", PackageTest::early,
-            "a service that is told to end lets go", PackageTest::sigterm,
-            "JSON, refusals, and clocks", PackageTest::parts);
+        Map.ofEntries(
+            Map.entry("a term lasts longer than its lease, and is let go of", PackageTest::lasts),
+            Map.entry("a lock of another is not acquired", PackageTest::acquires),
+            Map.entry("a slot runs once, and again after a failure", PackageTest::runs),
+            Map.entry("a socket, and a secret that is written anew", PackageTest::secrets),
+            Map.entry("a child has no connection of its parent", PackageTest::children),
+            Map.entry("an agent that ends, and one that dies", PackageTest::ends),
+            Map.entry("work that was interrupted lets go", PackageTest::interrupted),
+            Map.entry("close ends the work first, and lets go then", PackageTest::closes),
+            Map.entry("a contender that is closed before its request arrives", PackageTest::early),
+            Map.entry("a service that is told to end lets go", PackageTest::sigterm),
+            Map.entry("JSON, refusals, and clocks", PackageTest::parts));
     int failed = 0;
     for (var test : tests.entrySet()) {
       try {
@@ -260,6 +261,14 @@ public final class PackageTest {
       } catch (Enough enough) {
         again[0].close();
       }
+    }
+  }
+
+  private static void interrupted() throws Exception {
+    try (Started started = Started.at(ON_TCP); Agent agent = started.agent()) {
+      leads(agent, "java-interrupted", LONG, term -> Thread.currentThread().interrupt());
+      check(Thread.interrupted(), "who has called learns of it");
+      leadsSoon(agent, "java-interrupted");
     }
   }
 
