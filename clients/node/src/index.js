@@ -87,7 +87,7 @@ export class Agent {
   }
 
   runOnce(lock, work, { slot, every, attempts, retryPause, atMost, skipIfRunning, ...options } = {}) {
-    const text = (milliseconds) => milliseconds && `${Math.round(milliseconds)}ms`;
+    const text = (milliseconds) => (milliseconds === undefined ? undefined : `${Math.round(milliseconds)}ms`);
     const wanted = { lock, slot: slot?.toISOString(), every: text(every), attempts };
     Object.assign(wanted, { retry_pause: text(retryPause), at_most: text(atMost), skip_if_running: skipIfRunning });
     return this.#call(options, async (signal) => {
