@@ -46,7 +46,8 @@ use elector::Elector;
 use probes::Probes;
 use routes::Shared;
 
-/// Longer than a release may take: that of the elector's lock, which is tried for a lease of 10 s.
+/// Longer than a release may take: that of the elector's lock, which is tried for a lease of 10 s. An attempt under way is
+/// resolved within it, too.
 const RELEASE_MAX: Duration = Duration::from_secs(15);
 
 /// How long those whose terms lapse at the end may take to say so.
@@ -129,12 +130,26 @@ pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitC
     if let Some(probed) = probed {
         probed.await.map_err(|error| Failure::new(Code::No, format!("a task failed: {error}")))?;
     }
-    if let Some(electing) = electing?
-        && timeout(RELEASE_MAX, electing).await.is_err()
-    {
-        log::complain("the elector's lock may not be released; then its lease runs out");
-    }
+    all_released(&table, electing?, &mut signals).await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until nothing is held, nor an attempt under way; not for ever, and no longer once this is told to end again.
+async fn all_released(table: &LockTable, electing: Option<RunHandle>, signals: &mut Signals) {
+    let released = async {
+        if let Some(electing) = electing {
+            // However it ended, the rest is waited for.
+            let _ = electing.await;
+        }
+        table.all_released().await;
+    };
+    let is_released = tokio::select! {
+        released = timeout(RELEASE_MAX, released) => released.is_ok(),
+        _ = signals.end() => false,
+    };
+    if !is_released {
+        log::complain("a lock may not be released; then its lease runs out");
+    }
 }
 
 /// Prepares to contend for the agent's own lock, if it is to have one.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use spindle_emulator::{Effect, Fault};
+use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::process::Command;
@@ -283,6 +283,20 @@ async fn a_probe_that_waits_no_longer_has_asked_for_the_next_one() {
         timeout(limit, agent.get("/readyz")).await.is_ok_and(|answer| answer.status == 200)
     })
     .await;
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_leaves_no_lock_to_an_attempt_that_was_under_way() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let late = Effect::DelayReply(Duration::from_secs(1));
+    let commits = world.emulator.inject(Fault::on(Rpc::Commit).effect(late));
+    let mut events = lead(&agent, "a", LONG).await;
+    until("it takes the lock", async || commits.hits() > 0).await;
+    agent.running.signal(Signal::SIGTERM);
+    assert_eq!(events.named("ended").await["reason"], "ending");
+    agent.running.end().await.ends(0);
+    assert!(!world.is_held("a").await);
 }
 
 #[tokio::test]
