@@ -12,7 +12,7 @@ use axum::response::sse::Event;
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router, middleware};
 use serde_json::{Value, json};
-use spindle::{FencingToken, LockState, Term};
+use spindle::{FencingToken, LockState, Spindle, Term};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_stream::StreamExt as _;
@@ -131,6 +131,9 @@ async fn lead(
     let heartbeat_timeout = asked.settings.heartbeat_timeout()?;
     let client = asked.settings.client(peer.as_deref())?;
     let secrets = secrets(asked.settings.claim()?, count);
+    // A request that is refused ends nothing.
+    let build = |name: &String| Ok(asked.settings.builder(&shared.claims.table, name)?.build()?);
+    let locks = asked.locks.iter().map(build).collect::<Result<Vec<Spindle>>>()?;
     shared.has_started().await?;
     let permit = shared.waits()?;
     for secret in secrets.iter().flatten() {
@@ -139,10 +142,9 @@ async fn lead(
     }
     let (sender, events) = mpsc::channel(BACKLOG * count);
     let (mut holders, heard) = (Vec::with_capacity(count), Heard::default());
-    for (name, secret) in asked.locks.iter().zip(secrets) {
-        let lock = asked.settings.builder(&shared.claims.table, name)?.build()?;
+    for (lock, secret) in locks.into_iter().zip(secrets) {
         let claimed = shared.claims.claim(Wanted {
-            lock: name,
+            lock: lock.name(),
             instance: Some(lock.clone()),
             events: Some(&sender),
             secret,

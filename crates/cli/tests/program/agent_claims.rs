@@ -92,6 +92,21 @@ async fn a_stream_of_a_name_takes_the_place_of_the_one_before() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_refused_ends_no_claim_of_its_name() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let mut body = json!({ "locks": ["a"], "lease": "60s", "claim": NAME });
+    let mut first = agent.stream("/v1/lead", &body).await;
+    let held = gained(&mut first).await;
+    body["leese"] = json!("60s");
+    let refused = agent.send("POST", "/v1/lead", &body).await;
+    assert_eq!((refused.0, &refused.1["code"]), (400, &json!("bad_request")), "{refused:?}");
+    let heartbeat = format!("{}/heartbeat", claim(&held));
+    let told = agent.send("POST", &heartbeat, &json!({})).await;
+    assert_eq!((told.0, &told.1["token"]), (200, &held["token"]), "{told:?}");
+}
+
+#[tokio::test]
 async fn a_client_whose_connection_has_ended_can_still_let_go() {
     let world = World::start().await;
     let agent = agent(&world, &[]).await;
