@@ -234,9 +234,9 @@ impl Connection {
         let Origin::Own(own) = &*self.origin else { return None };
         let begin = || {
             let (runtime, target) = (runtime("spanner")?, own.target.clone()?);
-            let (attempts, shared) = (Arc::clone(&own.attempts), Arc::clone(&own.credentials));
-            let connecting = async move { attempts.beside(target.connect(limit, &shared)).await };
-            Ok(RuntimeClient::begin(&runtime, connecting))
+            let shared = Arc::clone(&own.credentials);
+            let connecting = async move { target.connect(limit, &shared).await };
+            Ok(RuntimeClient::beside(&self.budget, &runtime, connecting))
         };
         let fresh = match begin() {
             Ok(fresh) => fresh,

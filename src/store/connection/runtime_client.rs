@@ -1,5 +1,5 @@
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use google_cloud_spanner::client::DatabaseClient;
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::target::REQUEST_LIMIT;
-use crate::budget::Budget;
+use crate::budget::{Budget, Payment};
 use crate::error::{Error, Result};
 
 /// How long a failed attempt to connect answers every caller. So there is one attempt a second,
@@ -39,6 +39,7 @@ struct Kept {
     /// Its sender lives in a task on that runtime, and nowhere else.
     state: watch::Receiver<State>,
     heard_at: Mutex<Option<Instant>>,
+    price: Option<Arc<Price>>,
 }
 
 #[derive(Clone, Debug)]
@@ -75,21 +76,59 @@ impl Attempts {
         }
         connected
     }
+}
 
-    /// Connects beside a client that is silent. The price is never given back: a server that takes
-    /// connections and says nothing on them would be asked for one after another.
-    pub(super) async fn beside(
-        self: Arc<Attempts>,
-        connecting: impl Future<Output = Result<DatabaseClient>>,
-    ) -> Result<DatabaseClient> {
-        self.budget.connects.paid(1).await;
-        connecting.await
+/// The price of a client that was begun beside a silent one, until that one is heard: a server that takes
+/// connections and says nothing on them would be asked for one after another.
+#[derive(Debug)]
+struct Price {
+    budget: Arc<Budget>,
+    payment: Mutex<Option<Payment>>,
+}
+
+impl Price {
+    async fn pay(&self) {
+        let payment = self.budget.connects.paid(1).await;
+        *self.payment() = Some(payment);
+    }
+
+    fn refund(&self) {
+        if let Some(payment) = self.payment().take() {
+            self.budget.connects.refund(payment);
+        }
+    }
+
+    fn payment(&self) -> MutexGuard<'_, Option<Payment>> {
+        self.payment.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl RuntimeClient {
     /// Begins to connect on `runtime`.
     pub(super) fn begin(
+        runtime: &Handle,
+        connecting: impl Future<Output = Result<DatabaseClient>> + Send + 'static,
+    ) -> RuntimeClient {
+        RuntimeClient::at_price(None, runtime, connecting)
+    }
+
+    /// Begins to connect on `runtime` beside a client that is silent, once that is paid for.
+    pub(super) fn beside(
+        budget: &Arc<Budget>,
+        runtime: &Handle,
+        connecting: impl Future<Output = Result<DatabaseClient>> + Send + 'static,
+    ) -> RuntimeClient {
+        let (budget, payment) = (Arc::clone(budget), Mutex::default());
+        let price = Arc::new(Price { budget, payment });
+        let pays = Arc::clone(&price);
+        RuntimeClient::at_price(Some(price), runtime, async move {
+            pays.pay().await;
+            connecting.await
+        })
+    }
+
+    fn at_price(
+        price: Option<Arc<Price>>,
         runtime: &Handle,
         connecting: impl Future<Output = Result<DatabaseClient>> + Send + 'static,
     ) -> RuntimeClient {
@@ -101,6 +140,7 @@ impl RuntimeClient {
             begun,
             state,
             heard_at: Mutex::default(),
+            price,
         }))
     }
 
@@ -161,6 +201,7 @@ impl RuntimeClient {
             _ => {
                 let mut heard_at = self.0.heard_at.lock().unwrap_or_else(PoisonError::into_inner);
                 *heard_at = Some(now);
+                self.0.price.iter().for_each(|price| price.refund());
                 false
             }
         }
@@ -227,15 +268,32 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn attempts_beside_a_silent_client_are_two_then_one_a_second() {
-        let attempts = Attempts::new(&Arc::new(Budget::new()));
+        let (budget, runtime) = (Arc::new(Budget::new()), Handle::current());
         let (start, mut made) = (Instant::now(), 0);
         while start.elapsed() < Duration::from_secs(10) && made < 100 {
             let connecting = async { Err(Error::timed_out("connect", REQUEST_LIMIT)) };
-            let attempt = Arc::clone(&attempts).beside(connecting);
-            if tokio::time::timeout(Duration::from_millis(50), attempt).await.is_ok() {
+            let attempt = RuntimeClient::beside(&budget, &runtime, connecting);
+            if tokio::time::timeout(Duration::from_millis(70), attempt.settled()).await.is_ok() {
                 made += 1;
             }
         }
         assert!((11..=12).contains(&made), "{made}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_beside_silent_ones_that_are_heard_wait_for_no_other() {
+        let (budget, runtime) = (Arc::new(Budget::new()), Handle::current());
+        let start = Instant::now();
+        for _ in 0..100 {
+            let (connects, connected) = tokio::sync::oneshot::channel();
+            let connecting = async move {
+                connects.send(()).unwrap();
+                std::future::pending().await
+            };
+            let client = RuntimeClient::beside(&budget, &runtime, connecting);
+            connected.await.unwrap();
+            assert!(!client.is_dead_after(None, (start, start)));
+        }
+        assert_eq!(start.elapsed(), Duration::ZERO);
     }
 }
