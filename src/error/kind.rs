@@ -360,10 +360,14 @@ impl Error {
         no_credential || self.code() == Some(Code::Unauthenticated)
     }
 
-    /// Returns true if the client has no credential and won't fetch one again.
+    /// Returns true if the client has no credential and won't fetch one again, or goes on with one that
+    /// Spanner refuses: the time in which a machine is suspended makes no token older for it.
     pub(crate) fn is_dead_credentials(&self) -> bool {
-        self.spanner()
-            .is_some_and(|error| error.is_authentication() && !error.is_transient_and_before_rpc())
+        let is_refused = self.code() == Some(Code::Unauthenticated);
+        let won_t_fetch = |error: &google_cloud_spanner::Error| {
+            error.is_authentication() && !error.is_transient_and_before_rpc()
+        };
+        is_refused || self.spanner().is_some_and(won_t_fetch)
     }
 
     /// Returns the caller's own error: the one of type `E` among the causes of this one. An example

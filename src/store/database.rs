@@ -26,9 +26,9 @@ use super::connection::Connection;
 /// given. The time counts against the limit of the call that waits for it.
 ///
 /// A busy service can't starve such a connection. One whose session is lost, over which nothing is
-/// heard, or whose credentials failed for good, is replaced. The next one goes on with the token of
-/// the last while that is valid, also where the metadata server is away. Each runtime that uses the
-/// database gets a connection of its own. So a table in a `static` works from one runtime after
+/// heard, or whose credentials failed for good or are refused, is replaced. The next one goes on with
+/// the token of the last while that is valid, also where the metadata server is away. Each runtime that
+/// uses the database gets a connection of its own. So a table in a `static` works from one runtime after
 /// another.
 ///
 /// # A client: for what only that client has

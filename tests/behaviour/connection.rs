@@ -5,13 +5,16 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use spindle::{Database, LockTable};
-use spindle_emulator::Rpc;
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::world::{Contender, DATABASE, LOCK, TABLE, World, lock_of, runtime, timed, until};
+use crate::world::{
+    Contender, DATABASE, LEASE, LOCK, TABLE, World, lock_of, runtime, timed, until,
+};
 
 /// The limit that each call documents.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
@@ -44,6 +47,20 @@ fn two_runtimes_share_a_table_and_neither_takes_the_other_along() {
     second.block_on(table.check()).unwrap();
     drop(first);
     second.block_on(table.check()).unwrap();
+}
+
+/// As after a suspension, of which a token that is kept knows nothing.
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_credential_spanner_refuses_is_replaced_and_the_term_goes_on() {
+    let world = World::start().await;
+    let a = world.elect("a").await;
+    let token = a.lock.has_lock();
+    sleep(LEASE * 2).await;
+    let session = world.holders_session().await;
+    let refused = Fault::any().session(session).effect(Effect::Fail(Code::Unauthenticated));
+    world.spanner.inject(refused);
+    sleep(LEASE * 2).await;
+    assert_eq!(a.lock.has_lock(), token, "{:?}", a.lock.health());
 }
 
 #[test]

@@ -18,7 +18,7 @@ const FAILED_FOR: Duration = Duration::from_secs(1);
 /// The client rounds a request's limit down, to what its header can say.
 const ROUNDED: Duration = Duration::from_millis(10);
 
-/// The least age of a client that is replaced because its credentials failed for good.
+/// The least age of a client that is replaced because of its credentials.
 const CREDENTIALS_PAUSE: Duration = Duration::from_secs(10);
 
 /// Attempts to connect by all runtimes of a connection, and what they are charged to.
@@ -228,6 +228,7 @@ async fn keep(
 #[cfg(test)]
 mod tests {
     use google_cloud_gax::error::CredentialsError;
+    use google_cloud_gax::error::rpc::{Code, Status};
     use tokio::time::advance;
 
     use super::*;
@@ -264,6 +265,9 @@ mod tests {
         advance(CREDENTIALS_PAUSE).await;
         assert!(!client.is_dead_after(Some(&lost(true)), (now, now)));
         assert!(client.is_dead_after(Some(&lost(false)), (now, now)));
+        let refused = Status::default().set_code(Code::Unauthenticated);
+        let refused = Error::from_read("read", google_cloud_spanner::Error::service(refused));
+        assert!(client.is_dead_after(Some(&refused), (now, now)), "the token may have expired");
     }
 
     #[tokio::test(start_paused = true)]
