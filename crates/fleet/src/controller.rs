@@ -290,13 +290,25 @@ impl Controller {
                 self.tasks.leave_from(0, &Succession::Anyone);
                 None
             }
-            CountStep::Keep(next) => next,
+            CountStep::Keep(next) => {
+                if next.is_none() {
+                    self.warn_unreadable();
+                }
+                next
+            }
             CountStep::Finish(next) => Some(next),
         };
         ByCount::Pause(match next {
             Some(next) => self.write_count(polled, next).await,
             None => self.poll,
         })
+    }
+
+    /// What falls vacant is left alone until somebody mends the row.
+    fn warn_unreadable(&self) {
+        let (lock, error) = (self.own.name().to_string(), self.rows.count_row.unreadable());
+        let line = move |locks| tracing::warn!(locks, lock, %error, "the count can't be read");
+        self.rows.all.warn("the count can't be read", self.own.name(), self.clock.now(), line);
     }
 
     /// Writes the row of the count. Returns the pause before the next poll.

@@ -9,6 +9,7 @@ use spindle_fleet::{ShardCount, ShardEvent};
 use tokio::time::{Instant, sleep};
 
 use crate::fleet::{FOUR, Fleet, POLL, REST, Worker};
+use crate::log::Log;
 use crate::world::{LEASE, cells, until};
 
 const FEW: usize = 12;
@@ -275,6 +276,7 @@ async fn an_attempt_from_before_a_move_runs_nothing_after_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_count_that_is_deleted_or_edited_stops_no_task_and_is_healed() {
+    let (log, _guard) = Log::capture();
     let (fleet, _workers) = Fleet::of_four(FEW).await;
     let starts = fleet.work.starts();
     fleet.world.delete_row(COUNT_ROW).await;
@@ -284,6 +286,8 @@ async fn a_count_that_is_deleted_or_edited_stops_no_task_and_is_healed() {
     assert!(fleet.join("late").ends().await.unwrap_err().is_config());
     sleep(LEASE).await;
     assert_eq!((fleet.work.starts(), fleet.work.owners().len()), (starts, FEW));
+    let told = log.saying("the count can't be read");
+    assert!(told.iter().any(|line| line.says("names no count")), "{:?}", log.lines());
     fleet.resize(FEW).await.unwrap();
     let _late = fleet.join_at("e", FEW);
     fleet.settles_at(5, FEW).await;
