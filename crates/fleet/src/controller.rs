@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, OptionFuture};
-use spindle_protocol::fleet::{Count, CountNamed, CountStep, Declaration, Share, Step};
+use spindle_protocol::fleet::{Count, CountNamed, CountStep, Share, Step};
 use spindle_protocol::{Row, Succession, Timestamp};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -24,6 +24,7 @@ use crate::names::{shards_prefix, shares_prefix};
 use crate::poll::{Polled, ShardRows};
 use crate::shard::{Finished, Outcome, Shard, TaskHandle, Worker};
 use crate::shards_view::{ShardEvent, ShardsView};
+use crate::share_row::ShareRow;
 use crate::tasks::{EndedTask, Tasks};
 use crate::tidy::{fraction, remove_released, tidy};
 
@@ -56,6 +57,8 @@ pub(crate) struct Controller {
     member: Member,
     lock: LockBuilder,
     rows: ShardRows,
+    /// So many shards the member's code names.
+    named: usize,
     clock: Clock,
     poll: Duration,
     restart: Option<Duration>,
@@ -90,20 +93,16 @@ impl Controller {
         // The member's own row alone has its text. In each shard's row, every poll would read it.
         let (table, lock) = (member.table(), member.settings_of_rows().clone());
         let shares = shares_prefix(member.group(), name);
-        let declares = Declaration { count: *count, weight: *weight, ran_out: false };
-        let (key, shards) =
-            (format!("{shares}{}", member.id()), shards_prefix(member.group(), name));
-        let own = lock.row(&*key).info(declares.to_string());
-        let (timing, own) = (own.timing()?, own.build()?);
+        let own = lock.row(format!("{shares}{}", member.id()));
+        let share_row = Arc::new(ShareRow { count: *count, weight: *weight });
+        let (timing, own) = (own.timing()?, own.build_as(share_row)?);
+        let shards = shards_prefix(member.group(), name);
         let rows = ShardRows {
             all: table.rows().prefix(&*shares).prefix(&*shards).with_info(),
-            own: table.rows().key(key),
-            shares,
             shards,
             count_row: Arc::new(CountRow::new(table, member.group(), name)),
             count: *count,
             count_token: Timestamp::EPOCH,
-            declares,
             lease: timing.lease,
         };
         // The longest key is that of the last shard.
@@ -115,6 +114,7 @@ impl Controller {
             poll: timing.poll_interval,
             restart: *restart,
             rows,
+            named: *count,
             leave: CancellationToken::new(),
             cancel,
             dropped,
@@ -141,7 +141,7 @@ impl Controller {
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Outcome> + Send + 'static,
     {
-        if !self.knows_the_count().await? || !self.knows_its_last_term().await? {
+        if !self.knows_the_count().await? {
             return Ok(());
         }
         let running = self.own.run(self.leave.clone());
@@ -153,7 +153,7 @@ impl Controller {
     /// Waits until the group's row lets it begin; false if it is cancelled before.
     async fn knows_the_count(&mut self) -> Result<bool> {
         loop {
-            let begin = self.rows.count_row.begin(self.rows.declares.count);
+            let begin = self.rows.count_row.begin(self.named);
             let Some(begin) = self.unless_ended(begin).await else { return Ok(false) };
             let pause = match begin {
                 Ok(Beginning::Admitted(count)) => {
@@ -169,31 +169,6 @@ impl Controller {
                 return Ok(false);
             }
         }
-    }
-
-    /// Waits until nobody holds its row, for a lease at most, and says there if its last term ran out;
-    /// false if it is cancelled before. One whose id is random had none. Who holds the row for longer
-    /// than a lease is another process.
-    async fn knows_its_last_term(&mut self) -> Result<bool> {
-        let begun = Instant::now();
-        while self.member.is_named() {
-            let looking = self.rows.has_own_run_out();
-            let Some(looked) = self.unless_ended(looking).await else { return Ok(false) };
-            let pause = match looked {
-                Ok(None) if begun.elapsed() < self.rows.lease => self.poll,
-                Ok(looked) => {
-                    self.rows.declares.ran_out = looked.unwrap_or(false);
-                    let row = self.lock.row(self.rows.share_key(self.member.id()));
-                    self.own = row.info(self.rows.declares.to_string()).build()?;
-                    break;
-                }
-                Err(error) => self.pause_after(&error),
-            };
-            if self.unless_ended(sleep(pause)).await.is_none() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     /// Does this; nothing comes of it if the member is to end meanwhile.
@@ -413,8 +388,7 @@ impl Controller {
         self.tasks.leave_all(&next);
         let ended = running.await;
         if restart.is_none() {
-            let key = self.rows.share_key(self.member.id());
-            remove_released(self.member.table().rows(), &key).await;
+            remove_released(self.member.table().rows(), self.own.name()).await;
         }
         while let Some(ended) = self.tasks.next_end().await {
             self.finished(ended);

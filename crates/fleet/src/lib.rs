@@ -103,6 +103,7 @@ mod shard;
 mod shard_count;
 mod shards;
 mod shards_view;
+mod share_row;
 mod tasks;
 mod tidy;
 

@@ -19,17 +19,12 @@ use crate::names::number;
 pub(crate) struct ShardRows {
     /// All of them.
     pub(crate) all: Rows,
-    /// The member's own share.
-    pub(crate) own: Rows,
-    pub(crate) shares: String,
     pub(crate) shards: String,
     pub(crate) count_row: Arc<CountRow>,
     /// So many shards are shared, as the last poll of all showed it.
     pub(crate) count: usize,
     /// The token of the row that said so: a row of another token gives the numbers another meaning.
     pub(crate) count_token: Timestamp,
-    /// The member's own declaration.
-    pub(crate) declares: Declaration,
     pub(crate) lease: Duration,
 }
 
@@ -48,10 +43,6 @@ pub(crate) struct Polled {
 impl ShardRows {
     pub(crate) fn shard_key(&self, shard: usize) -> String {
         format!("{}{shard}", self.shards)
-    }
-
-    pub(crate) fn share_key(&self, id: &str) -> String {
-        format!("{}{id}", self.shares)
     }
 
     pub(crate) async fn poll(&self) -> Result<Polled> {
@@ -101,19 +92,11 @@ impl ShardRows {
 
     /// Returns when the term in a member's row ran out, unless it was released.
     fn ran_out_at(&self, row: &Row) -> Option<Timestamp> {
-        row.writer.id().filter(|_| !row.is_released())?;
-        Some(row.vacant_for_all_from(self.lease))
+        is_unreleased(row).then(|| row.vacant_for_all_from(self.lease))
     }
+}
 
-    /// Returns true if the last term in the member's own row ran out unreleased; none while that row is
-    /// held.
-    pub(crate) async fn has_own_run_out(&self) -> Result<Option<bool>> {
-        let found = self.own.poll().await?;
-        let Some(row) = found.rows.first().map(StoredRow::row) else { return Ok(Some(false)) };
-        let ran_out = self.ran_out_at(&row);
-        Ok(match ran_out {
-            Some(until) if until > found.read_at => None,
-            ran_out => Some(ran_out.is_some()),
-        })
-    }
+/// Returns true if a member's row names a term that nobody has released.
+pub(crate) fn is_unreleased(row: &Row) -> bool {
+    row.writer.id().is_some() && !row.is_released()
 }

@@ -254,6 +254,20 @@ async fn a_member_that_dies_again_and_again_under_new_ids_moves_few_shards() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_takes_the_row_of_one_that_died_says_so_however_long_it_has_waited_for_that() {
+    let fleet = Fleet::start(SHARDS).await;
+    let (doomed, session) = fleet.world.known(|| fleet.join("a")).await;
+    fleet.settles(1).await;
+    let _waits = fleet.join("a");
+    sleep(LEASE * 2).await;
+    fleet.world.cut_off(&session);
+    doomed.sharing.abort();
+    sleep(LEASE + POLL).await;
+    let row = fleet.table().inspect("spindle:share:orders/partitions/a").await.unwrap();
+    assert_eq!((row.info.as_deref(), row.is_held()), (Some("shards 60 ran-out"), true));
+}
+
 /// Eight pods share 80 shards, and every 5 s one of them leaves and a new one comes under a new id.
 #[tokio::test(start_paused = true)]
 async fn a_rolling_deploy_of_new_ids_piles_up_on_nobody_and_settles_within_five_polls() {
