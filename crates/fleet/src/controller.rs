@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use spindle::rows::jittered;
 use spindle::task::say;
 use spindle::testing::Clock;
-use spindle::{Error, LockBuilder, Result, RunHandle, Spindle};
+use spindle::{Error, LockBuilder, Result, RunHandle, Spindle, TermChange};
 
 use crate::count_row::{Beginning, CountRow, Written};
 use crate::failures::Failures;
@@ -188,6 +188,7 @@ impl Controller {
         Fut: Future<Output = Outcome> + Send + 'static,
     {
         let mut next_poll = Instant::now();
+        let mut terms = self.own.watch();
         // It may take seconds, in which shards come and go.
         let mut tidying = OptionFuture::from(None);
         loop {
@@ -202,6 +203,12 @@ impl Controller {
                 Some(()) = &mut tidying => {
                     tidying = None.into();
                     continue;
+                }
+                Some(change) = terms.next() => {
+                    // After an outage the next poll may be far.
+                    if let TermChange::Lost(_) = change {
+                        continue;
+                    }
                 }
                 () = sleep_until(next_poll) => {}
             }

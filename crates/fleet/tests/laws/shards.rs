@@ -220,6 +220,27 @@ async fn a_shard_that_could_not_be_taken_for_minutes_is_at_work_soon_after_it_ca
     fleet.work.check();
 }
 
+/// Polls that fail follow each other ever more seldom, up to 10 s apart.
+#[tokio::test(start_paused = true)]
+async fn after_an_outage_a_member_takes_shards_as_soon_as_it_is_one_again() {
+    let fleet = Fleet::start(SHARDS).await;
+    let _only = fleet.join("a");
+    for outage in 2..8 {
+        fleet.all_at_work().await;
+        let token = || fleet.world.row("spindle:share:orders/partitions/a").unwrap().token;
+        let before = token();
+        for rpc in [Rpc::Commit, Rpc::StreamingRead] {
+            fleet.world.spanner.inject(Fault::on(rpc).effect(Effect::Fail(Code::Unavailable)));
+        }
+        sleep(LEASE * outage).await;
+        fleet.world.spanner.clear_faults();
+        until("it is a member again", || (token() != before).then_some(())).await;
+        let ((), took) = timed(fleet.all_at_work()).await;
+        assert!(took <= POLL * 2 + REST, "outage of {outage} leases: {took:?}");
+    }
+    fleet.work.check();
+}
+
 /// The release is not applied, applied without an answer, or applied when nobody expects it.
 #[tokio::test(start_paused = true)]
 async fn a_hand_over_of_unknown_outcome_moves_its_shard_once_and_within_a_lease() {
