@@ -117,16 +117,23 @@ impl Spindle {
         Acquire::new(self.name(), "try_acquire", waiting, trouble)
     }
 
+    /// Refuses a caller of `call` that would wait for its own end.
+    pub(super) fn refuse_under_lead(&self, call: &str) -> Result<()> {
+        if !self.term().is_some_and(|term| nesting::is_under(&term)) {
+            return Ok(());
+        }
+        let why = format!(
+            "the task of `lead` has it, so that `{call}` inside of that task waits for the task's own end"
+        );
+        let cure = "use the term that the task was given";
+        Err(Error::config(format!("{}: {why}; {cure}", subject(self.name()))))
+    }
+
     /// Refuses a caller that would wait for its own end, and warns one that may.
     fn check_nesting(&self) -> Result<()> {
+        self.refuse_under_lead("acquire")?;
         let (Some(term), Ok(settings)) = (self.term(), self.settings()) else { return Ok(()) };
         let (lock, id, token) = (&*settings.name, &*settings.id, term.token());
-        if nesting::is_under(&term) {
-            let why = "the task of `lead` has it, so that `acquire` inside of that task waits for the \
-                       task's own end";
-            let cure = "use the term that the task was given";
-            return Err(Error::config(format!("{}: {why}; {cure}", subject(lock))));
-        }
         if self.shared().taken.is_to_warn(token, settings.clock.now()) {
             say(|| {
                 tracing::warn!(

@@ -85,8 +85,8 @@ impl Spindle {
     /// # Errors
     ///
     /// At once [`is_config`](Error::is_config) if the settings can't work or if
-    /// [`run`](Spindle::run) was called on this instance, or for choices that can't work. If the task
-    /// panicked,
+    /// [`run`](Spindle::run) was called on this instance, for choices that can't work, or if a task of
+    /// `lead` calls it on the instance that it leads by. If the task panicked,
     /// [`is_panic`](Error::is_panic); if it could not be stopped on cancellation,
     /// [`is_unstoppable`](Error::is_unstoppable); if it returned an error after `cancel`,
     /// or with [`end_on_error`](Lead::end_on_error), [`is_task_failure`](Error::is_task_failure). An answer of Spanner is never an error here,
@@ -107,6 +107,7 @@ impl Spindle {
         Lead::new(|options: LeadOptions| async move {
             options.check(lock.name())?;
             lock.settings()?;
+            lock.refuse_under_lead("lead")?;
             let runtime = runtime(&format!("lock `{}`", lock.name()))?;
             let leading = Leading::begin(&lock);
             let dropped = CancellationToken::new();

@@ -124,6 +124,9 @@ async fn a_task_that_asks_for_the_lock_that_it_leads_under_is_refused_at_once() 
                 let told = "the task of `lead` has it, so that `acquire` inside of that task";
                 assert!(refused.to_string().contains(told), "{refused}");
             }
+            let inner = own.lead(CancellationToken::new(), |_| async {});
+            let refused = timeout(LEASE, inner).await.expect("it waits for itself").unwrap_err();
+            assert!(refused.is_config() && refused.to_string().contains("`lead` inside"));
             assert_eq!(asked.elapsed(), Duration::ZERO);
             let _other = beside.acquire().within(LEASE).await.unwrap();
             let waits = tokio::spawn(async move { own.acquire().await.unwrap().token() });
