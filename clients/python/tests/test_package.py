@@ -87,7 +87,8 @@ class Package(unittest.TestCase):
                 closed.wait(LIMIT)
 
             agent = spindle_agent.Agent(started.address)
-            run = lambda agent, work: agent.run_once("python-closed", work, slot=slot, retry_pause="100ms")
+            choices = {"slot": slot, "retry_pause": "100ms", "lease": 2.0}
+            run = lambda agent, work: agent.run_once("python-closed", work, **choices)
             worker = threading.Thread(target=run, args=(agent, works))
             worker.start()
             self.assertTrue(begun.wait(LIMIT))
@@ -95,6 +96,40 @@ class Package(unittest.TestCase):
             closed.set()
             worker.join(LIMIT)
             self.assertEqual(run(other, lambda term: None), "released")
+
+    def test_close_ends_the_work_of_other_threads_first_and_lets_go_then(self):
+        begun, steps = threading.Event(), []
+        with Started() as started, spindle_agent.Agent(started.address) as other:
+            agent = spindle_agent.Agent(started.address)
+
+            def works():
+                for term in agent.lead("python-close", lease=20.0):
+                    begun.set()
+                    term.wait(LIMIT)
+                    time.sleep(0.2)
+                    steps.append("work")
+
+            worker = threading.Thread(target=works)
+            worker.start()
+            self.assertTrue(begun.wait(LIMIT))
+            agent.close()
+            steps.append("closed")
+            worker.join(LIMIT)
+            self.assertEqual(steps, ["work", "closed"])
+            _, terms, took = gains(other, "python-close", lease=20.0)
+            self.assertLess(took, 8.0)
+            terms.close()
+
+    def test_a_client_that_was_silent_lets_go_of_nothing_before_its_work_has_stopped(self):
+        silent = unittest.mock.patch.object(spindle_agent._Claim, "_beats", lambda claim: None)
+        with silent, Started() as started, spindle_agent.Agent(started.address) as agent:
+            term, terms, _ = gains(agent, "python-silent", lease=4.0)
+            self.assertFalse(term.wait(LIMIT), "the agent has ended the claim")
+            end = time.monotonic() + 1.0
+            while time.monotonic() < end:
+                with agent.acquire("python-silent") as early:
+                    self.assertIsNone(early, "the work may go on until its deadline")
+            terms.close()
 
     def test_an_answer_that_is_cut_is_asked_for_again(self):
         answers = [

@@ -88,11 +88,13 @@ class _Claim:
 
     def __init__(self, place: Place, path: str, wanted: Dict[str, Any], lease: float):
         self._place, self._path, self._wanted, self._beat = place, path, wanted, lease / 4
-        self.name, self.pid = secrets.token_hex(16), os.getpid()
+        self.name, self.pid, self._thread = secrets.token_hex(16), os.getpid(), threading.get_ident()
         self.term: Optional[Term] = None
         self.error: Optional[Exception] = None
         self.reason: Optional[str] = None
         self._changed, self._is_done = threading.Condition(), False
+        # The work has stopped. A claim that is done may have work that goes on until the deadline.
+        self._is_left = False
         self._socket: Optional[socket.socket] = None
 
     def start(self) -> None:
@@ -137,10 +139,17 @@ class _Claim:
         answer: then the lease runs out."""
         if os.getpid() != self.pid:
             return
-        self._ends()
+        self._is_left = True
+        self.ends()
         with contextlib.suppress(OSError, ValueError, http.client.HTTPException, AgentError):
             self._place.ask("DELETE", f"/v1/claims/{self.name}?outcome={outcome}", None)
         self.disconnect()
+
+    def awaits_work(self) -> None:
+        """Waits until the work of another thread has stopped, or until its deadline."""
+        if os.getpid() == self.pid and self.term and self._thread != threading.get_ident():
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_left, max(0.0, (self.term._deadline - _now()) / 1e9))
 
     def disconnect(self) -> None:
         connected, self._socket = self._socket, None
@@ -158,7 +167,7 @@ class _Claim:
             connection = self._place.open("POST", self._path, self._body(), SILENCE_MAX)
             self._socket = connection.sock
             for line in answer(connection):
-                if self._is_done:
+                if self._is_left:
                     # It let go before the agent had the request.
                     self.let_go()
                     return
@@ -168,7 +177,7 @@ class _Claim:
             self.error = error
         finally:
             # However the stream ends, nothing is held any more.
-            self._ends()
+            self.ends()
 
     def _told(self, told: Dict[str, Any]) -> None:
         event = told["event"]
@@ -181,9 +190,12 @@ class _Claim:
             if self.term:
                 self.term._is_over = True
             if event == "ended":
-                self._ends()
+                self.ends()
 
-    def _ends(self) -> None:
+    def ends(self) -> None:
+        """Ends the term, before the work has stopped."""
+        if os.getpid() != self.pid:
+            return
         with self._changed:
             self._is_done = True
             if self.term:
@@ -200,7 +212,7 @@ class _Claim:
                 told = self._place.ask("POST", f"/v1/claims/{self.name}/heartbeat", {}, self._beat * 2)
             except AgentError as error:
                 if error.code == "no_such_claim" and self.term:
-                    self._ends()
+                    self.ends()
                 continue
             except (OSError, ValueError, http.client.HTTPException):
                 continue
@@ -247,9 +259,13 @@ class Agent:
         self.close()
 
     def close(self) -> None:
-        """Lets go of everything: call it when the work has stopped."""
+        """Ends each term, waits until the work of other threads has stopped or for its deadline, and lets go."""
         self._closed.set()
-        for claim in list(self._own):
+        claims = list(self._own)
+        for claim in claims:
+            claim.ends()
+        for claim in claims:
+            claim.awaits_work()
             claim.let_go()
         atexit.unregister(self.close)
 
