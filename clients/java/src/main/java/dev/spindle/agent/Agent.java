@@ -126,7 +126,7 @@ public final class Agent implements AutoCloseable {
   }
 
   private static boolean isOver(Exception error, Term term) {
-    return FencedException.isIn(error) || (error instanceof NotHeldException && !term.isHeld());
+    return FencedException.isIn(error) || (NotHeldException.isIn(error) && !term.isHeld());
   }
 
   /** Takes the lock within {@code wait}, or tries once, and works under its term. */

@@ -256,7 +256,11 @@ public final class PackageTest {
               second.process.destroyForcibly().waitFor();
               check(!term.await(LONG), "its stream has ended");
               again[0] = Started.at(at);
-              term.ensure();
+              try {
+                term.ensure();
+              } catch (NotHeldException over) {
+                throw new IllegalStateException("as Google's client wraps it", over);
+              }
             });
       } catch (Enough enough) {
         again[0].close();
