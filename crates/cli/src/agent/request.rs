@@ -3,8 +3,11 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::to_bytes;
+use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
@@ -12,6 +15,7 @@ use spindle::job::{Job, Slot};
 use spindle::{LockBuilder, LockTable};
 use tokio::time::timeout;
 
+use super::admission::WITNESS;
 use super::deadline::Reading;
 use super::exits::Client;
 use super::refusal::{Refusal, Result, bad};
@@ -194,23 +198,36 @@ impl Settings {
     }
 }
 
+/// Has each body here before its request is answered. A client that sends on when this end closes the connection is told of
+/// a broken one, and loses the answer.
+pub async fn has_body(request: Request, next: Next) -> Response {
+    if request.uri().path() == WITNESS {
+        // It has no end.
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let Ok(read) = timeout(BODY_LIMIT, to_bytes(body, BODY_BYTES_MAX)).await else {
+        let text = format!("body: not here within {BODY_LIMIT:?}");
+        return Refusal::new(StatusCode::REQUEST_TIMEOUT, "late_body", text).into_response();
+    };
+    match read {
+        Ok(body) => next.run(Request::from_parts(parts, body.into())).await,
+        Err(error) => {
+            let text = format!("body: {error}; at most {BODY_BYTES_MAX} bytes");
+            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "large_body", text).into_response()
+        }
+    }
+}
+
 /// Reads a body of JSON. A page of another site can't send one: its browser would ask first.
-pub async fn read<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Result<T> {
+pub fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
     if !kind.trim().eq_ignore_ascii_case("application/json") {
         let text = "send a body with Content-Type: application/json";
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", text));
     }
-    let Ok(read) = timeout(BODY_LIMIT, to_bytes(body, BODY_BYTES_MAX)).await else {
-        let text = format!("body: not here within {BODY_LIMIT:?}");
-        return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "late_body", text));
-    };
-    let bytes = read.map_err(|error| {
-        let text = format!("body: {error}; at most {BODY_BYTES_MAX} bytes");
-        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "large_body", text)
-    })?;
-    serde_json::from_slice(&bytes).map_err(|error| bad(format!("body: {error}")))
+    serde_json::from_slice(body).map_err(|error| bad(format!("body: {error}")))
 }
 
 /// The refusal of what the kernel tells on a Unix socket alone.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
@@ -27,7 +27,7 @@ use super::holder::Holder;
 use super::job_call::JobCall;
 use super::probes::{self, Probes};
 use super::refusal::{CLAIM_EXISTS, Refusal, Result, bad, is_ending, unavailable};
-use super::request::{Acquire, LOCKS_MAX, Lead, Resign, RunOnce, WAIT_MAX, read};
+use super::request::{Acquire, LOCKS_MAX, Lead, Resign, RunOnce, WAIT_MAX, has_body, read};
 use super::witness::witness;
 use crate::record::Record;
 use crate::serve::allowed_hosts::{AllowedHosts, check_host};
@@ -109,6 +109,7 @@ pub fn routes(shared: Shared, allowed: AllowedHosts, admission: Admission) -> Ro
         .layer(middleware::from_fn_with_state(admission, admit))
         .layer(middleware::from_fn_with_state(allowed, check_host))
         .layer(middleware::from_fn(name_host))
+        .layer(middleware::from_fn(has_body))
 }
 
 fn refuse(status: StatusCode, code: &'static str) -> Refusal {
@@ -120,9 +121,9 @@ async fn lead(
     State(shared): State<Shared>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
-    body: Body,
+    body: Bytes,
 ) -> Result<Response> {
-    let asked: Lead = read(&headers, body).await?;
+    let asked: Lead = read(&headers, &body)?;
     let count = asked.locks.len();
     let different = asked.locks.iter().collect::<BTreeSet<_>>().len();
     if different != count || !(1..=LOCKS_MAX).contains(&count) {
@@ -180,9 +181,9 @@ async fn acquire(
     State(shared): State<Shared>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
-    body: Body,
+    body: Bytes,
 ) -> Result<Response> {
-    let asked: Acquire = read(&headers, body).await?;
+    let asked: Acquire = read(&headers, &body)?;
     if asked.wait > WAIT_MAX {
         return Err(bad(format!("wait: at most {WAIT_MAX:?}; ask again after that")));
     }
@@ -257,9 +258,9 @@ async fn acquire(
 async fn run_once(
     State(shared): State<Shared>,
     headers: HeaderMap,
-    body: Body,
+    body: Bytes,
 ) -> Result<Response> {
-    let asked: RunOnce = read(&headers, body).await?;
+    let asked: RunOnce = read(&headers, &body)?;
     if asked.settings.names_exit() {
         return Err(bad("on_exit: a run has none; its lease runs out, and others run its slot"));
     }
@@ -318,9 +319,9 @@ async fn resign(
     State(shared): State<Shared>,
     Path(secret): Path<String>,
     headers: HeaderMap,
-    body: Body,
+    body: Bytes,
 ) -> Result<Response> {
-    let asked: Resign = read(&headers, body).await?;
+    let asked: Resign = read(&headers, &body)?;
     let resigned = shared.claims.find(&secret)?.resign(asked.to).await?;
     Ok(answer(StatusCode::OK, &json!({ "resigned": resigned })))
 }

@@ -273,6 +273,21 @@ async fn other_hosts_reach_only_the_probes() {
 }
 
 #[tokio::test]
+async fn a_client_that_sends_its_body_after_the_head_is_answered() {
+    let world = World::start().await;
+    let agent = OnSocket::start(&world, "body").await;
+    let head = "POST /v1/claims/none/heartbeat HTTP/1.0\r\nContent-Length: 2\r\n\r\n";
+    let mut stream = UnixStream::connect(&agent.socket).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let early = timeout(Duration::from_millis(200), stream.readable()).await;
+    assert!(early.is_err(), "it would be told of a broken connection");
+    stream.write_all(b"{}").await.unwrap();
+    let mut said = String::new();
+    timeout(TIME_LIMIT, stream.read_to_string(&mut said)).await.unwrap().unwrap();
+    assert!(said.starts_with("HTTP/1.0 404") && said.contains("no_such_claim"), "{said}");
+}
+
+#[tokio::test]
 async fn a_probe_that_waits_no_longer_has_asked_for_the_next_one() {
     let world = World::start().await;
     let agent = agent(&world, &[]).await;
