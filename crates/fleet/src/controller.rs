@@ -384,15 +384,18 @@ impl Controller {
     async fn end(&mut self, running: RunHandle) -> Result<()> {
         let is_told = self.cancel.is_cancelled() && !self.dropped.is_cancelled();
         let restart = self.restart.filter(|_| is_told);
-        let to_itself = |grace| Succession::Successor { id: self.member.id().to_string(), grace };
-        let next = restart.map_or(Succession::Anyone, to_itself);
         if let Some(grace) = restart {
+            let id = self.member.id();
+            // Nobody else may take them: they don't wait for the answer, which may be long in coming.
+            self.tasks.leave_all(&Succession::Successor { id: id.to_string(), grace });
             // An id that a row has is none that could be refused.
-            let _ = self.own.resign().to(self.member.id()).grace(grace).await;
+            let _ = self.own.resign().to(id).grace(grace).await;
         }
         // The others count this member no more, and expect its shards.
         self.leave.cancel();
-        self.tasks.leave_all(&next);
+        if restart.is_none() {
+            self.tasks.leave_all(&Succession::Anyone);
+        }
         let ended = running.await;
         if restart.is_none() {
             remove_released(self.member.table().rows(), self.own.name()).await;

@@ -182,6 +182,20 @@ async fn shards_are_kept_for_a_member_whose_tasks_end_by_the_services_own_shutdo
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn tasks_of_a_member_that_is_to_come_back_are_told_to_stop_at_once_though_spanner_does_not_answer()
+ {
+    let fleet = Fleet::start(SHARDS).await;
+    let (member, session) =
+        fleet.world.known(|| fleet.join_with("a", fleet.shards("a").restart_within(LEASE))).await;
+    fleet.settles(1).await;
+    fleet.world.cut_off(&session);
+    member.cancel.cancel();
+    let stopped = || fleet.work.owners().is_empty().then_some(());
+    let ((), took) = timed(until("its tasks have stopped", stopped)).await;
+    assert!(took <= REST, "{took:?}");
+}
+
 /// Has the first member delete the row of one that is long dead, which takes for ever.
 async fn tidies_slowly(fleet: &Fleet) {
     let dead = "spindle:share:orders/partitions/dead";
