@@ -225,7 +225,9 @@ impl Worker {
         // The poll that led here may be from before a move. Who has read that all shards are vacant,
         // after the move, relies on it that no attempt from before still comes to run one.
         let named = self.count_row.read_anew().await;
-        if let Ok(row) = &named
+        // The answer may have taken longer than the lease.
+        if !guard.is_cancelled()
+            && let Ok(row) = &named
             && let Some(count) = CountNamed::runs(row.as_ref(), self.taken_by)
         {
             return Ok(Some((guard, lock, count.shards)));

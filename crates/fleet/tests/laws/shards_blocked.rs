@@ -1,12 +1,14 @@
 //! Tasks of shards that block their threads, so that nobody can stop them.
 
+use spindle_emulator::engine::Code;
+use spindle_emulator::{Effect, Fault, Rpc};
 use spindle_fleet::Member;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use crate::fleet::Worker;
+use crate::fleet::{Fleet, Worker};
 use crate::threads::{Blocking, on_real_threads};
 use crate::world::{EVENTUALLY, World, until};
 
@@ -61,5 +63,30 @@ fn no_second_task_of_a_shard_starts_beside_one_that_blocks_its_thread() {
         let_go.send(()).unwrap();
         until("the next one starts", || (task.begun() == 2).then_some(())).await;
         worker.leave().await;
+    });
+}
+
+/// The count of the shards is read once more under the term, which may be over by the answer.
+#[test]
+fn a_shard_whose_term_is_over_before_its_task_begins_is_not_worked() {
+    on_real_threads(async {
+        let fleet = Fleet { lease: LEASE, ..Fleet::start(2).await };
+        let _giver = fleet.join("a");
+        fleet.settles(1).await;
+        let (_joins, session) = fleet.world.known(|| fleet.join("b")).await;
+        until("it joins", || fleet.world.row("spindle:share:orders/partitions/b")).await;
+        let slow = Fault::on(Rpc::StreamingRead).session(&*session);
+        let slow = slow.key("spindle:shard:orders/partitions/count");
+        let slow = fleet.world.spanner.inject(slow.effect(Effect::Delay(LEASE * 2)));
+        let row = |shard| fleet.world.row(&format!("spindle:shard:orders/partitions/{shard}"));
+        let is_its = |shard| row(shard).unwrap().writer.unwrap().starts_with("b#");
+        until("it wins a shard", || (0..2).any(is_its).then_some(())).await;
+        let unheard = Fault::on(Rpc::Commit).session(session);
+        fleet.world.spanner.inject(unheard.effect(Effect::Fail(Code::Unavailable)));
+        let starts = fleet.work.starts();
+        sleep(LEASE * 3).await;
+        assert!(slow.hits() > 0);
+        assert_eq!(fleet.work.starts(), starts + 1, "the other one has it again");
+        fleet.work.check();
     });
 }
