@@ -66,6 +66,8 @@ pub(crate) enum Kind {
     NotAcquired { subject: String, limit: Duration, trouble: Option<Error> },
     /// The lock is somebody's, or will be: its row is not to be removed.
     NotVacant { lock: String, holding: String },
+    /// Others made the row of the lock first, each time that it was to be seized.
+    Overtaken { lock: String, limit: Duration },
     /// The row names another holder or has another token than the operator expects.
     OtherTerm { lock: String, expected: Expected, found: Option<Seen> },
     /// For a reason that another crate has.
@@ -238,7 +240,10 @@ impl Error {
                         | Code::Unimplemented
                 )
             ),
-            Kind::TimedOut { .. } | Kind::NotAcquired { .. } | Kind::Disconnected { .. } => true,
+            Kind::TimedOut { .. }
+            | Kind::NotAcquired { .. }
+            | Kind::Overtaken { .. }
+            | Kind::Disconnected { .. } => true,
             // The next call makes a new one.
             Kind::SessionLost { database } => database.is_some(),
             _ => false,
@@ -351,6 +356,7 @@ impl Error {
     pub fn is_interrupted(&self) -> bool {
         // Only the text tells a transaction that is gone from a row that is, and texts decide nothing.
         matches!(self.code(), Some(Code::Aborted | Code::NotFound | Code::FailedPrecondition))
+            || matches!(*self.0, Kind::Overtaken { .. })
     }
 
     /// Returns true if a credential is the reason: none could be had, or Spanner refuses this one.

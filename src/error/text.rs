@@ -56,6 +56,9 @@ impl fmt::Display for Error {
                 write!(f, "{subject}: not acquired within {limit:?}")?;
                 trouble.as_ref().map_or(Ok(()), |trouble| write!(f, ": {trouble}"))
             }
+            Kind::Overtaken { lock, limit } => {
+                write!(f, "lock `{lock}`: not seized within {limit:?}: others made its row first")
+            }
             Kind::NotVacant { lock, holding } => {
                 write!(f, "lock `{lock}`: not vacant, so its row stays: {holding}")
             }

@@ -8,7 +8,7 @@ use spindle_protocol::{Answer, Change, Expected, Rejection, Succession};
 use tokio::time::{Instant, sleep};
 
 use super::history::{Cause, PastTerm};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::names::{check_id, check_is_lock};
 use crate::store::{PAUSE, REQUEST_LIMIT, Table};
 use crate::token::FencingToken;
@@ -115,9 +115,8 @@ impl Evict {
                     return Err(Error::other_term(lock, expected, found));
                 }
                 // Another made the row that this was to make.
-                (Answer::Rejected(Rejection::Changed(_)), None) if Instant::now() < deadline => {
-                    sleep(PAUSE).await;
-                    continue;
+                (Answer::Rejected(Rejection::Changed(_)), None) => {
+                    Error::new(Kind::Overtaken { lock: lock.clone(), limit: REQUEST_LIMIT })
                 }
                 (_, None) => return Ok(None),
                 (_, Some(error)) => error,

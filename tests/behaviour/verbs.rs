@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use spindle::operate::{Cause, LockList};
 use spindle::{Database, Holding, LockState, LockTable, TermEnd};
+use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
@@ -316,6 +317,22 @@ async fn a_promise_to_nobody_there_is_over_after_its_grace() {
     let c = world.contend("c");
     let (_, waited) = timed(c.holds()).await;
     assert!(waited <= Duration::from_millis(100), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seizure_that_others_overtake_each_time_is_an_error_that_may_be_repeated() {
+    let world = World::start().await;
+    let table = world.table();
+    let others =
+        Fault::on(Rpc::Commit).table("locktable").effect(Effect::Fail(Code::AlreadyExists));
+    let others = world.spanner.inject(others);
+    let (overtaken, took) = timed(table.evict(LOCK).to("b").into_future()).await;
+    let overtaken = overtaken.expect_err("nothing was done");
+    assert!(overtaken.is_retryable(), "{overtaken}");
+    assert!(overtaken.to_string().contains("others made its row"), "{overtaken}");
+    assert!((4..7).contains(&took.as_secs()), "{took:?}");
+    others.remove();
+    table.evict(LOCK).to("b").await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
