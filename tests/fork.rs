@@ -31,11 +31,12 @@ mod story {
         let table = LockTable::new(client.clone(), "locktable");
         let lock = table.lock("job").lease(LEASE).build().unwrap();
         let guard = lock.acquire().await.unwrap();
+        let other = table.lock("second").build().unwrap().acquire().await.unwrap();
         let (mut told, mut tells) = pipe().unwrap();
         match fork().unwrap() {
             Fork::Child => {
                 drop(told);
-                let seen = child(&lock, guard, &client);
+                let seen = child(&lock, [guard, other], &client);
                 tells.write_all(seen.as_bytes()).unwrap();
                 drop(tells);
                 std::process::exit(0);
@@ -56,7 +57,7 @@ mod story {
     }
 
     /// Returns `ok`, or what is wrong in the child. Its runtime is the parent's, and not to be driven.
-    fn child(lock: &Spindle, guard: Guard, client: &DatabaseClient) -> String {
+    fn child(lock: &Spindle, [guard, other]: [Guard; 2], client: &DatabaseClient) -> String {
         if lock.has_lock() != Some(guard.token()) {
             return "the copy of the last heartbeat is gone at once".into();
         }
@@ -79,7 +80,10 @@ mod story {
         if !matches!(lock.resign().now_or_never(), Some(Ok(false))) {
             return "resign waits, or gave up the parent's term".into();
         }
-        if guard.release().now_or_never().is_none() {
+        if guard.lapse().now_or_never().is_none() {
+            return "lapse waits".into();
+        }
+        if other.release().now_or_never().is_none() {
             return "release waits".into();
         }
         // A fence that travelled is judged by Spanner alone.

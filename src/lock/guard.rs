@@ -259,6 +259,10 @@ impl Guard {
     ///
     /// Once polled, the term ends whether or not the future is dropped.
     pub async fn lapse(mut self) {
+        // No loop runs in a child by `fork` that would end it.
+        if self.term.check_process().is_err() {
+            return;
+        }
         if let Some((end, _)) = self.end.take() {
             // If nobody hears it, the term is over already.
             let _ = end.send(End::Lapse);
