@@ -193,10 +193,7 @@ impl BatchHandle {
             let outcome = match timeout_at(op.deadline + GRACE, answer).await {
                 Ok(Ok(outcome)) => outcome,
                 // An act keeps its sender until it is answered, or lost with its batcher.
-                Ok(Err(_)) | Err(_) => {
-                    let doing = format!("lock `{}`: wait for its turn", op.lock);
-                    Outcome::failed(op.without_answer(), Error::timed_out(doing, limit))
-                }
+                Ok(Err(_)) | Err(_) => unanswered(&op, limit),
             };
             failed.note(class, &outcome);
             outcome
@@ -204,10 +201,23 @@ impl BatchHandle {
     }
 }
 
+/// Says what is known of an act whose time is over: it may have left.
+fn unanswered(op: &Op, limit: Duration) -> Outcome {
+    let answer = op.without_answer();
+    let error = match answer {
+        Answer::Unknown => {
+            Error::unknown(format!("lock `{}`: hear what became of a request", op.lock))
+        }
+        _ => Error::timed_out(format!("lock `{}`: wait for its turn", op.lock), limit),
+    };
+    Outcome::failed(answer, error)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
+    use spindle_protocol::{Change, Nonce, TermId, Timestamp, Writer};
     use tokio::time::Instant;
 
     use super::*;
@@ -243,6 +253,21 @@ mod tests {
         let outcome = handle.send(look(), LIMIT, LIMIT).await;
         assert_eq!((outcome.answer, start.elapsed()), (Answer::NotApplied, Duration::ZERO));
         assert!(outcome.error.unwrap().to_string().contains("lock `a`"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_act_that_left_and_was_never_answered_has_an_unknown_outcome() {
+        let batchers = Batchers::new(Arc::new(Budget::new()));
+        let store = Arc::new(Reads::new(|| true));
+        store.is_silent.store(true, Ordering::Relaxed);
+        let handle = batchers.handle(&(store as Arc<dyn Store>), "a".into(), 1);
+        let writer = Writer::term("a", Nonce { instance: 1, attempt: 1 });
+        let term = TermId { token: Timestamp(1), writer };
+        let beat = OpKind::Change(Change::Heartbeat { term, looks: false });
+        let outcome = handle.send(beat, LIMIT, LIMIT).await;
+        let error = outcome.error.unwrap();
+        assert_eq!(outcome.answer, Answer::Unknown);
+        assert!(error.is_outcome_unknown() && !error.to_string().contains("its turn"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

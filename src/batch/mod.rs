@@ -160,11 +160,13 @@ mod tests {
         answers: F,
         /// Has it panic, once, where the batcher asks it something by itself.
         pub(crate) is_broken: AtomicBool,
+        /// Has it answer no transaction.
+        pub(crate) is_silent: AtomicBool,
     }
 
     impl<F> Reads<F> {
         pub(crate) fn new(answers: F) -> Reads<F> {
-            Reads { answers, is_broken: AtomicBool::new(false) }
+            Reads { answers, is_broken: AtomicBool::new(false), is_silent: AtomicBool::new(false) }
         }
     }
 
@@ -197,6 +199,9 @@ mod tests {
             changes: Vec<(Arc<str>, Change)>,
             _: Duration,
         ) -> BoxFuture<'_, Verdict> {
+            if self.is_silent.load(Ordering::Relaxed) {
+                return std::future::pending().boxed();
+            }
             let refused = vec![Some(Rejection::Needless); changes.len()];
             let (commit, found) = (CommitOutcome::NotApplied, Vec::new());
             async move { Verdict { refused, found, commit, error: None } }.boxed()
