@@ -89,7 +89,8 @@ impl Package {
     /// Returns cargo's option for the binary that has the tests of a file.
     fn target(&self, file: &str) -> String {
         let inside = file.strip_prefix(&self.folder).unwrap_or(file).trim_start_matches('/');
-        match inside.strip_prefix("tests/") {
+        // A module of the library may keep its tests below `tests/private`.
+        match inside.strip_prefix("tests/").filter(|rest| !rest.starts_with("private/")) {
             Some(rest) => {
                 let name = rest.split('/').next().unwrap_or(rest);
                 format!("--test={}", name.trim_end_matches(".rs"))

@@ -204,5 +204,5 @@ pub(super) fn compete(left: &Lock, right: &Lock) -> bool {
 }
 
 #[cfg(test)]
-#[path = "../../tests/private/locks.rs"]
+#[path = "../../tests/private/engine/locks.rs"]
 mod tests;

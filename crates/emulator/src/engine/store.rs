@@ -138,5 +138,5 @@ fn version_at(versions: &[Version], moment: Timestamp) -> Option<&Row> {
 }
 
 #[cfg(test)]
-#[path = "../../tests/private/store.rs"]
+#[path = "../../tests/private/engine/store.rs"]
 mod tests;

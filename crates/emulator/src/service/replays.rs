@@ -133,5 +133,5 @@ impl Replays {
 }
 
 #[cfg(test)]
-#[path = "../../tests/private/replays.rs"]
+#[path = "../../tests/private/service/replays.rs"]
 mod tests;

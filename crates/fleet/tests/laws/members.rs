@@ -74,7 +74,7 @@ async fn members_are_seen_while_they_live_and_leave_no_row() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_thatcrashed_is_shown_until_its_lease_is_over_and_watching_joins_nothing() {
+async fn a_member_that_crashed_is_shown_until_its_lease_is_over_and_watching_joins_nothing() {
     let world = World::start().await;
     let (_a, _b) = (join(&world, "a").await, join(&world, "b").await);
     let mut watch = Members::new(&world.table(), "orders");

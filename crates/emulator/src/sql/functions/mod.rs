@@ -53,5 +53,5 @@ fn misbound(name: &str) -> SqlError {
 }
 
 #[cfg(test)]
-#[path = "../../../tests/private/functions.rs"]
+#[path = "../../../tests/private/sql/functions.rs"]
 mod tests;
