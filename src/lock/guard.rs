@@ -15,9 +15,6 @@ use crate::names::subject;
 use crate::runloop::{End, Grant, NotGranted, WaitMode};
 use crate::term::{Term, say};
 
-/// The cure for a task of `lead` that asks for the lock once more.
-pub(super) const USE_THE_TERM: &str = "use the term that the task was given";
-
 /// The lock, held. It is renewed in the background until this is released or dropped.
 ///
 /// A guard derefs to its [`Term`], which has the token, the fence and the cancellation. A guard is
@@ -121,19 +118,20 @@ impl Spindle {
     }
 
     /// Refuses a caller of `call` that would wait for its own end.
-    pub(super) fn refuse_under_lead(&self, call: &str, cure: &str) -> Result<()> {
+    pub(super) fn refuse_under_lead(&self, call: &str) -> Result<()> {
         if !self.term().is_some_and(|term| nesting::is_under(&term)) {
             return Ok(());
         }
         let why = format!(
             "the task of `lead` has it, so that `{call}` inside of that task waits for the task's own end"
         );
+        let cure = "use the term that the task was given";
         Err(Error::config(format!("{}: {why}; {cure}", subject(self.name()))))
     }
 
     /// Refuses a caller that would wait for its own end, and warns one that may.
     fn check_nesting(&self) -> Result<()> {
-        self.refuse_under_lead("acquire", USE_THE_TERM)?;
+        self.refuse_under_lead("acquire")?;
         let (Some(term), Ok(settings)) = (self.term(), self.settings()) else { return Ok(()) };
         let (lock, id, token) = (&*settings.name, &*settings.id, term.token());
         if self.shared().taken.is_to_warn(token, settings.clock.now()) {

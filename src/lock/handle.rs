@@ -214,8 +214,8 @@ impl Spindle {
     /// once, one of this process too.
     ///
     /// A guard of this instance loses its term with that, at once. A task of
-    /// [`lead`](Spindle::lead) is told to stop first, and the lock given up once it has ended. So that
-    /// task can't await the call: it spawns it, and ends once its term is cancelled.
+    /// [`lead`](Spindle::lead) is told to stop first, and the lock given up once it has ended. So a task
+    /// that calls this itself selects between the answer and the end of its term.
     ///
     /// [`has_lock`](Spindle::has_lock) is empty before the release is sent. The future resolves
     /// when the release was acknowledged, or the release limit has passed.
@@ -231,8 +231,7 @@ impl Spindle {
     /// # Errors
     ///
     /// [`is_config`](Error::is_config) if no instance can have the id of the
-    /// [successor](Resign::to), or if a task of [`lead`](Spindle::lead) awaits it on the instance that it
-    /// leads by.
+    /// [successor](Resign::to).
     ///
     /// # Cancellation safety
     ///
@@ -240,10 +239,6 @@ impl Spindle {
     pub fn resign(&self) -> Resign {
         let lock = self.clone();
         Resign::new(|NamedSuccessor { id, grace }| async move {
-            lock.refuse_under_lead(
-                "resign",
-                "spawn the call, and end the task once its term is cancelled",
-            )?;
             let Some(id) = id else { return Ok(lock.resign_for(Succession::Anyone).await) };
             let settings = lock.settings()?;
             check_id(&id)

@@ -3,7 +3,6 @@
 use tokio_util::sync::CancellationToken;
 
 use super::call::Lead;
-use super::guard::USE_THE_TERM;
 use super::handle::Spindle;
 use super::lead_options::{LeadOptions, TaskResult};
 use super::supervisor::Supervisor;
@@ -108,7 +107,7 @@ impl Spindle {
         Lead::new(|options: LeadOptions| async move {
             options.check(lock.name())?;
             lock.settings()?;
-            lock.refuse_under_lead("lead", USE_THE_TERM)?;
+            lock.refuse_under_lead("lead")?;
             let runtime = runtime(&format!("lock `{}`", lock.name()))?;
             let leading = Leading::begin(&lock);
             let dropped = CancellationToken::new();
