@@ -75,7 +75,7 @@ impl Spindle {
     /// In this instance no second task starts beside it, neither in the next term nor by a later
     /// call of `lead`. That waits until the blocked task has ended, contends no sooner, and says so
     /// in [`health`](Spindle::health). After `cancel` such a task is an error, at most two stop
-    /// limits later.
+    /// limits later, or a second after its lease.
     ///
     /// The library sees the end of the task, not of what the task started. Code under
     /// `spawn_blocking` and tasks that were spawned run on when the task is aborted: give them the

@@ -78,7 +78,7 @@ impl Attempts {
     }
 }
 
-/// The price of a client that was begun beside a silent one, until that one is heard: a server that takes
+/// The price of a client that was begun beside a silent one, until the new one is heard: a server that takes
 /// connections and says nothing on them would be asked for one after another.
 #[derive(Debug)]
 struct Price {
