@@ -92,6 +92,11 @@ impl Signals {
         (sender, Signals(received))
     }
 
+    /// Drops those that have arrived.
+    pub fn forget(&mut self) {
+        while self.0.try_recv().is_ok() {}
+    }
+
     /// The next signal that arrives. Cancellation safe.
     pub async fn next(&mut self) -> Caught {
         match self.0.recv().await {

@@ -86,8 +86,11 @@ pub async fn run_slot(
     let task = move |started: JobRun| {
         let (run, forwarded, course) = (Arc::clone(&run), Arc::clone(&forwarded), told.clone());
         async move {
+            let mut signals = forwarded.lock().await;
+            // Of the command before.
+            signals.forget();
             course.begins();
-            let ended = under(&started, &run, &mut *forwarded.lock().await).await;
+            let ended = under(&started, &run, &mut signals).await;
             let is_done = course.ends(ended.and_then(|end| conclude(&run, end)));
             if is_done { Ok(()) } else { Err(NotDone) }
         }
