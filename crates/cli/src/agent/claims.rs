@@ -19,6 +19,9 @@ use super::refusal::{CLAIM_EXISTS, Refusal, Result, bad, is_ending, unavailable}
 /// The answer to a client that let go.
 pub type Released = oneshot::Sender<&'static str>;
 
+/// The answer to one that held nothing.
+pub const HAD_NO_TERM: &str = "ended_before";
+
 /// One client's claim to one lock. Only who knows its secret can let go of it.
 pub struct Claim {
     pub lock: String,
@@ -237,7 +240,7 @@ impl Claims {
         let found = self.find(secret);
         match self.end_claim(found.as_deref().ok(), secret, is_done).await {
             Some(outcome) => Ok(outcome),
-            None => found.map(|_| "ended_before"),
+            None => found.map(|_| HAD_NO_TERM),
         }
     }
 
@@ -255,18 +258,22 @@ impl Claims {
         secret: &str,
         is_done: bool,
     ) -> Option<&'static str> {
-        if let Some(claim) = claim
-            && let Some(outcome) = claim.let_go().await
-        {
-            return Some(outcome);
+        let told = match claim {
+            Some(claim) => claim.let_go().await,
+            None => None,
+        };
+        if told.is_some_and(|told| told != HAD_NO_TERM) {
+            return told;
         }
         let lapsing = self.inner().lapsing.get(secret).cloned();
-        let lapsing = lapsing.filter(|lapsing| lapsing.until > Instant::now())?;
+        let Some(lapsing) = lapsing.filter(|lapsing| lapsing.until > Instant::now()) else {
+            return told;
+        };
         let run = lapsing.run.as_ref().map(|run| (run, is_done));
         // Here the client may be gone. It may ask once more, and so it may after an answer that says nothing.
         let outcome = match self.table.release_left(&lapsing.instance, run).await {
             AtExit::Released(_) => "released",
-            AtExit::Lapses(_) | AtExit::HasNone => "ended_before",
+            AtExit::Lapses(_) | AtExit::HasNone => HAD_NO_TERM,
             AtExit::Unknown(_) => return Some("unacknowledged"),
         };
         let mut inner = self.inner();

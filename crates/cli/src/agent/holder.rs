@@ -15,7 +15,7 @@ use spindle::{Guard, ReleaseOutcome, Spindle, Term};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::claims::{Claimed, Released};
+use super::claims::{Claimed, HAD_NO_TERM, Released};
 use super::event::{Ended, Told, Waiting, event};
 use super::exits::Client;
 use super::job_call::{JobCall, Running, Start};
@@ -62,7 +62,7 @@ impl Over {
         let reason = self.reason();
         if let Over::LetGo(released) = self {
             // A client that waits no more needs no answer; nor do those below.
-            let _ = released.send("ended_before");
+            let _ = released.send(HAD_NO_TERM);
         }
         reason
     }
@@ -151,7 +151,7 @@ impl Holder {
         let outcome = match guard.release().await {
             ReleaseOutcome::Released => "released",
             ReleaseOutcome::Unacknowledged { .. } => "unacknowledged",
-            _ => "ended_before",
+            _ => HAD_NO_TERM,
         };
         self.claimed.claims.counted(|counts| counts.released += 1);
         let _ = released.send(outcome);
@@ -164,7 +164,7 @@ impl Holder {
         let is_seen = matches!(over, Over::Gone | Over::Exited) && !self.is_deaf;
         let client = self.client.clone().filter(|_| is_seen);
         if client.is_none() {
-            say_lapses(&term, &over);
+            say_lapses(&term, over.reason());
         }
         // Until then nobody can take the lock: the lease counts from a heartbeat that was sent before.
         claims.lapses(&self.claimed.secret, &term, None);
@@ -177,7 +177,7 @@ impl Holder {
         tokio::spawn(async move {
             let instance = ExitedInstance::holder_of(&term);
             if !client.is_gone(&claims, events, instance).await {
-                say_lapses(&term, &over);
+                say_lapses(&term, over.reason());
                 claims.counted(|counts| counts.lapsed += 1);
             }
         });
@@ -198,9 +198,11 @@ impl Holder {
                 outcome = &mut running => break outcome,
             };
             let Some(over) = self.works(&start.run).await else {
-                // The client may work until the deadline that it was told. Then others run the slot, or this client
-                // once more.
-                start.run.lapse();
+                // A client that took too long may work until the deadline that it was told. Then others run the slot,
+                // or this client once more.
+                if !start.run.remaining().is_zero() {
+                    self.lapse_run(&start.run, "at_most");
+                }
                 drop(start.end);
                 continue;
             };
@@ -241,16 +243,21 @@ impl Holder {
         }
     }
 
+    /// Renews a run no more. Until its lease is over, its client may let go.
+    fn lapse_run(&self, run: &JobRun, reason: &str) {
+        say_lapses(run, reason);
+        let claims = &self.claimed.claims;
+        claims.lapses(&self.claimed.secret, run, Some(run.clone()));
+        claims.counted(|counts| counts.lapsed += 1);
+        run.lapse();
+    }
+
     /// Ends a start, and with it the call. Nobody knows whether a client that is gone or silent still works:
     /// its lease runs out, and then others run the slot.
     async fn end_run(mut self, start: Start, over: Over, running: Running) {
         let reason = over.reason();
         let Over::LetGo(released) = over else {
-            say_lapses(&start.run, &over);
-            let claims = &self.claimed.claims;
-            claims.lapses(&self.claimed.secret, &start.run, Some(start.run.clone()));
-            claims.counted(|counts| counts.lapsed += 1);
-            start.run.lapse();
+            self.lapse_run(&start.run, reason);
             drop(start.end);
             // It fails, as the client's silence has already told.
             let _ = running.await;
@@ -263,8 +270,8 @@ impl Holder {
             Ok(JobOutcome::Ran(())) => ("released", None),
             Err(error) if has_failed && error.is_task_failure() => ("released", None),
             Ok(JobOutcome::Failed { record, .. }) => ("released", Some(record.to_string())),
-            Ok(other) => ("ended_before", Some(other.to_string())),
-            Err(error) => ("ended_before", Some(error.to_string())),
+            Ok(other) => (HAD_NO_TERM, Some(other.to_string())),
+            Err(error) => (HAD_NO_TERM, Some(error.to_string())),
         };
         self.claimed.claims.counted(|counts| counts.released += 1);
         // A client that waits no more needs no answer.
@@ -346,8 +353,8 @@ impl Holder {
 }
 
 /// Logs why a lease runs out: the library knows only that it does.
-fn say_lapses(term: &Term, over: &Over) {
-    let (lock, token, reason) = (term.lock(), term.token(), over.reason());
+fn say_lapses(term: &Term, reason: &str) {
+    let (lock, token) = (term.lock(), term.token());
     tracing::warn!(lock, %token, reason, "the client did not let go: its lease runs out");
 }
 

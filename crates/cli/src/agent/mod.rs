@@ -46,8 +46,8 @@ use elector::Elector;
 use probes::Probes;
 use routes::Shared;
 
-/// Longer than a release may take: that of the elector's lock, which is tried for a lease of 10 s. An attempt under way is
-/// resolved within it, too.
+/// Longer than a release may take: that of the elector's lock, which is tried for a lease of 10 s. An attempt under way, of a
+/// lease below 30 s, is resolved within it, too.
 const RELEASE_MAX: Duration = Duration::from_secs(15);
 
 /// How long those whose terms lapse at the end may take to say so.
@@ -118,24 +118,31 @@ pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitC
     };
     let ending = async {
         let electing = works(starting, elector.as_deref(), &end, &mut signals).await;
-        let_go(&claims, agent.grace, &mut signals).await;
+        let is_told_again = let_go(&claims, agent.grace, &mut signals).await;
         if let Some(socket) = &agent.socket {
             // While this program listens, the path is no other's. If it is gone already, nobody minds.
             let _ = std::fs::remove_file(socket);
         }
         end.cancel();
-        electing
+        (electing, is_told_again)
     };
-    let ((), electing) = tokio::join!(answer(listener, routes, limits, &end, || ()), ending);
+    let ((), (electing, is_told_again)) =
+        tokio::join!(answer(listener, routes, limits, &end, || ()), ending);
     if let Some(probed) = probed {
         probed.await.map_err(|error| Failure::new(Code::No, format!("a task failed: {error}")))?;
     }
-    all_released(&table, electing?, &mut signals).await;
+    let limit = if is_told_again { LAPSE_MAX } else { RELEASE_MAX };
+    all_released(&table, electing?, limit, &mut signals).await;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Waits until nothing is held, nor an attempt under way; not for ever, and no longer once this is told to end again.
-async fn all_released(table: &LockTable, electing: Option<RunHandle>, signals: &mut Signals) {
+async fn all_released(
+    table: &LockTable,
+    electing: Option<RunHandle>,
+    limit: Duration,
+    signals: &mut Signals,
+) {
     let released = async {
         if let Some(electing) = electing {
             // However it ended, the rest is waited for.
@@ -144,7 +151,7 @@ async fn all_released(table: &LockTable, electing: Option<RunHandle>, signals: &
         table.all_released().await;
     };
     let is_released = tokio::select! {
-        released = timeout(RELEASE_MAX, released) => released.is_ok(),
+        released = timeout(limit, released) => released.is_ok(),
         _ = signals.end() => false,
     };
     if !is_released {
@@ -175,22 +182,23 @@ async fn works(
     Ok(electing)
 }
 
-/// Tells all clients to let go, and gives up what they have not let go of in time.
-async fn let_go(claims: &Claims, grace: Duration, signals: &mut Signals) {
+/// Tells all clients to let go, and gives up what they have not let go of in time. Returns true if it was told to end again: by
+/// whoever waits no longer.
+async fn let_go(claims: &Claims, grace: Duration, signals: &mut Signals) -> bool {
     claims.end();
-    let let_go = tokio::select! {
-        () = claims.none_left() => true,
-        () = sleep(grace) => false,
-        // It is told twice by whoever waits no longer.
-        _ = signals.end() => false,
+    let (is_over, is_told_again) = tokio::select! {
+        () = claims.none_left() => (true, false),
+        () = sleep(grace) => (false, false),
+        _ = signals.end() => (false, true),
     };
-    if !let_go {
+    if !is_over {
         let left = claims.all().len();
         log::complain(&format!("{left} locks were not let go of; their leases run out"));
     }
     claims.over.cancel();
     // A run of a job may go on for hours: it is kept by its row.
     let _ = timeout(LAPSE_MAX, claims.none_left()).await;
+    is_told_again
 }
 
 /// Listens where only this host can reach it; says where.

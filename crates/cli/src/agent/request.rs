@@ -198,8 +198,8 @@ impl Settings {
     }
 }
 
-/// Has each body here before its request is answered. A client that sends on when this end closes the connection is told of
-/// a broken one, and loses the answer.
+/// Has each body here before its request is answered, once its peer is admitted. A client that sends on when this end closes
+/// the connection is told of a broken one, and loses the answer.
 pub async fn has_body(request: Request, next: Next) -> Response {
     if request.uri().path() == WITNESS {
         // It has no end.

@@ -19,7 +19,7 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::admission::{Admission, WITNESS, admit, name_host};
-use super::claims::{Claim, Claims, Heard, Wanted};
+use super::claims::{Claim, Claims, HAD_NO_TERM, Heard, Wanted};
 use super::deadline::Deadline;
 use super::elector::Elector;
 use super::event::FenceParts;
@@ -106,10 +106,10 @@ pub fn routes(shared: Shared, allowed: AllowedHosts, admission: Admission) -> Ro
         .method_not_allowed_fallback(|| async {
             refuse(StatusCode::METHOD_NOT_ALLOWED, "no_such_method")
         })
+        .layer(middleware::from_fn(has_body))
         .layer(middleware::from_fn_with_state(admission, admit))
         .layer(middleware::from_fn_with_state(allowed, check_host))
         .layer(middleware::from_fn(name_host))
-        .layer(middleware::from_fn(has_body))
 }
 
 fn refuse(status: StatusCode, code: &'static str) -> Refusal {
@@ -230,7 +230,7 @@ async fn acquire(
         () = shared.claims.ending.cancelled() => return Err(is_ending()),
         Some(released) = claimed.orders.recv() => {
             // It holds nothing. A client that waits no more needs no answer.
-            let _ = released.send("ended_before");
+            let _ = released.send(HAD_NO_TERM);
             let text = format!("lock `{}`: the client let go", asked.lock);
             return Err(Refusal::new(StatusCode::CONFLICT, "let_go", text));
         }

@@ -160,6 +160,23 @@ async fn a_run_that_takes_too_long_has_its_lease_to_stop_in() {
 }
 
 #[tokio::test]
+async fn a_run_that_took_too_long_is_ended_at_once_by_its_client() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let slot = world.table.inspect("nightly").await.unwrap().read_at.to_rfc3339();
+    let mut body = json!({ "lock": "nightly", "slot": slot, "lease": "60s", "at_most": "500ms" });
+    body["heartbeat_timeout"] = json!("1h");
+    let mut events = agent.stream("/v1/run-once", &body).await;
+    let first = gained(&mut events).await;
+    events.named("lost").await;
+    assert!(world.is_held("nightly").await, "its client may be at work");
+    let ends = format!("{}?outcome=failed", claim(&first));
+    let answer = agent.send("DELETE", &ends, &Value::Null).await;
+    assert_eq!(answer, (200, json!({ "outcome": "released" })));
+    assert!(!world.is_held("nightly").await);
+}
+
+#[tokio::test]
 async fn a_run_whose_connection_has_ended_can_still_be_ended() {
     let world = World::start().await;
     let agent = agent(&world, &[]).await;
