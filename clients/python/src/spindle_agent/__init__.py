@@ -266,7 +266,8 @@ class Agent:
             claim.ends()
         for claim in claims:
             claim.awaits_work()
-            claim.let_go()
+            if not claim._is_left:
+                claim.let_go()
         atexit.unregister(self.close)
 
     def lead(self, lock: str, *, id: Optional[str] = None, lease: float = 10.0) -> Iterator[Term]:
