@@ -286,7 +286,7 @@ impl Controller {
         })
     }
 
-    /// What falls vacant is left alone until somebody mends the row.
+    /// Shards that fall vacant are left alone until somebody mends the row.
     fn warn_unreadable(&self) {
         let (lock, error) = (self.own.name().to_string(), self.rows.count_row.unreadable());
         let line = move |locks| tracing::warn!(locks, lock, %error, "the count can't be read");

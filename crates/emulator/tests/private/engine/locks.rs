@@ -1,4 +1,4 @@
-//! Which modes of locks go together.
+//! The modes of locks that go together.
 
 use super::super::value::Value;
 use super::*;
