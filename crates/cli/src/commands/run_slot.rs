@@ -87,7 +87,7 @@ pub async fn run_slot(
         let (run, forwarded, course) = (Arc::clone(&run), Arc::clone(&forwarded), told.clone());
         async move {
             let mut signals = forwarded.lock().await;
-            // Of the command before.
+            // They came before this command, and are none of its own.
             signals.forget();
             course.begins();
             let ended = under(&started, &run, &mut signals).await;
@@ -125,10 +125,8 @@ pub async fn run_slot(
                         gives_up = gives_up.or(Some(Instant::now() + RECORD_AFTER_SIGNAL));
                     }
                 }
-                // Between two commands nobody needs it, and the next one must not get it.
-                if course.state().is_running {
-                    let _ = forward.send(signal);
-                }
+                // Nobody needs it once the last command has ended.
+                let _ = forward.send(signal);
             }
         }
     };
