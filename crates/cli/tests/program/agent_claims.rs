@@ -6,7 +6,7 @@ use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::Instant;
 
 use crate::agent::{LONG, agent, boottime, claim, deadline, gained, lead, token};
-use crate::http::Events;
+use crate::http::{Events, Server};
 use crate::world::{World, until};
 
 const NAME: &str = "0123456789abcdefABCDEF-_";
@@ -106,15 +106,21 @@ async fn a_request_that_is_refused_ends_no_claim_of_its_name() {
     assert_eq!((told.0, &told.1["token"]), (200, &held["token"]), "{told:?}");
 }
 
-#[tokio::test]
-async fn a_client_whose_connection_has_ended_can_still_let_go() {
-    let world = World::start().await;
-    let agent = agent(&world, &[]).await;
+/// An agent, and the term of a client whose connection has ended.
+async fn gone(world: &World) -> (Server, Value) {
+    let agent = agent(world, &[]).await;
     let mut events = lead(&agent, "a", LONG).await;
     let held = gained(&mut events).await;
     drop(events);
     until("it is noticed", async || agent.get("/metrics").await.body.contains("lapsed_total 1"))
         .await;
+    (agent, held)
+}
+
+#[tokio::test]
+async fn a_client_whose_connection_has_ended_can_still_let_go() {
+    let world = World::start().await;
+    let (agent, held) = gone(&world).await;
     assert!(world.is_held("a").await);
     let answer = agent.send("DELETE", &claim(&held), &Value::Null).await;
     assert_eq!(answer, (200, json!({ "outcome": "released" })));
@@ -126,12 +132,7 @@ async fn a_client_whose_connection_has_ended_can_still_let_go() {
 #[tokio::test]
 async fn a_client_that_is_gone_while_it_lets_go_late_may_ask_once_more() {
     let world = World::start().await;
-    let agent = agent(&world, &[]).await;
-    let mut events = lead(&agent, "a", LONG).await;
-    let held = gained(&mut events).await;
-    drop(events);
-    until("it is noticed", async || agent.get("/metrics").await.body.contains("lapsed_total 1"))
-        .await;
+    let (agent, held) = gone(&world).await;
     let stalled = world.emulator.inject(Fault::on(Rpc::Commit).effect(Effect::Stall).times(1));
     let path = claim(&held);
     tokio::select! {
@@ -143,18 +144,24 @@ async fn a_client_that_is_gone_while_it_lets_go_late_may_ask_once_more() {
     assert!(!world.is_held("a").await);
 }
 
-#[tokio::test]
-async fn a_run_that_takes_too_long_has_its_lease_to_stop_in() {
-    let world = World::start().await;
-    let agent = agent(&world, &[]).await;
+/// A run that has taken too long: its events, the first start and the loss that it was told.
+async fn overrun(world: &World, agent: &Server, lease: &str) -> (Events, Value, Value) {
     let slot = world.table.inspect("nightly").await.unwrap().read_at.to_rfc3339();
-    let mut body = json!({ "lock": "nightly", "slot": slot, "lease": "3s", "at_most": "500ms" });
+    let mut body = json!({ "lock": "nightly", "slot": slot, "lease": lease, "at_most": "500ms" });
     body["heartbeat_timeout"] = json!("1h");
     body["retry_pause"] = json!("1ms");
     let mut events = agent.stream("/v1/run-once", &body).await;
     let first = gained(&mut events).await;
     let lost = events.named("lost").await;
     assert_eq!(lost["token"], first["token"]);
+    (events, first, lost)
+}
+
+#[tokio::test]
+async fn a_run_that_takes_too_long_has_its_lease_to_stop_in() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let (mut events, _, lost) = overrun(&world, &agent, "3s").await;
     let again = gained(&mut events).await;
     assert!(boottime() >= deadline(&lost), "the first start may go on until then: {lost} {again}");
 }
@@ -163,12 +170,7 @@ async fn a_run_that_takes_too_long_has_its_lease_to_stop_in() {
 async fn a_run_that_took_too_long_is_ended_at_once_by_its_client() {
     let world = World::start().await;
     let agent = agent(&world, &[]).await;
-    let slot = world.table.inspect("nightly").await.unwrap().read_at.to_rfc3339();
-    let mut body = json!({ "lock": "nightly", "slot": slot, "lease": "60s", "at_most": "500ms" });
-    body["heartbeat_timeout"] = json!("1h");
-    let mut events = agent.stream("/v1/run-once", &body).await;
-    let first = gained(&mut events).await;
-    events.named("lost").await;
+    let (_events, first, _) = overrun(&world, &agent, "60s").await;
     assert!(world.is_held("nightly").await, "its client may be at work");
     let ends = format!("{}?outcome=failed", claim(&first));
     let answer = agent.send("DELETE", &ends, &Value::Null).await;

@@ -74,6 +74,9 @@ async fn hostile_requests_are_refused_and_the_others_served() {
     // A body that never comes, and one without an end.
     let slow = ask(&format!("{good}\r\nContent-Length: 100"), "{").await;
     assert_eq!(slow.status, 408, "{slow:?}");
+    // Nobody waits for the body of one that may not.
+    let stranger = ask(&format!("Host: {host}\r\n{kind}\r\nContent-Length: 100"), "{").await;
+    assert_eq!(stranger.status, 401, "{stranger:?}");
     for locks in
         [json!([]), json!(["a", "a"]), json!((0..101).map(|n| n.to_string()).collect::<Vec<_>>())]
     {
