@@ -8,25 +8,22 @@ use std::time::Duration;
 
 use futures_channel::mpsc;
 use futures_util::StreamExt as _;
-use google_cloud_gax::error::rpc::Code;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use spindle_protocol::{
-    Act, Announcement, Answer, Decision, EndReason, Event, Instance, Moment, Observation,
-    Rejection, Row, Succession, Wake,
+    Act, Announcement, Answer, Decision, Event, Instance, Moment, Observation, Rejection,
+    Succession, Wake,
 };
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::metrics::Meter;
-use super::namesake::Namesake;
+use super::report::Report;
 use super::row::{LockRow, UnderWay};
 use super::waiters::{End, Heard, Leaving, WaitMode, Waiter, Waiters};
-use crate::error::{Answers, Error, Kind, Outcome, ReleaseOutcome, TermEnd, panic_message};
-use crate::names::{is_of_one_member, subject};
+use crate::error::{Error, Outcome, ReleaseOutcome, TermEnd, panic_message};
 use crate::settings::Settings;
-use crate::term::{Failing, Log, Published, Teller, Warnings, origin};
+use crate::term::{Published, Warnings};
 use crate::token::FencingToken;
 
 /// How many times in a lease a holder reads the clock even if no timer is due. Timers stand still
@@ -37,9 +34,6 @@ const TICKS_PER_LEASE: u32 = 10;
 /// is late by another lease; both within these bounds.
 const OVERDUE_MIN: Duration = Duration::from_secs(1);
 const OVERDUE_MAX: Duration = Duration::from_secs(10);
-
-/// The act that takes a place in line.
-const MARK: &str = "mark";
 
 /// When a loop wants the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +57,6 @@ pub(crate) enum Command {
 pub(crate) struct Driver<R> {
     row: R,
     instance: Instance,
-    /// The instance's own: another one may have the same id.
-    nonce: u64,
     settings: Arc<Settings>,
     published: Arc<Published>,
     /// A lock has no command at most times, and a channel of this kind costs no more than that.
@@ -78,18 +70,8 @@ pub(crate) struct Driver<R> {
     wanted: bool,
     /// True if somebody has asked for a poll since the instance was last told to poll.
     is_poll_due: bool,
-    log: Log,
-    /// The name of the act under way, and the part that fails with it.
-    act: (&'static str, Failing),
-    /// How fast Spanner answers heartbeats, and begins.
-    answers: Answers,
     /// True if the term is to end for a higher rank that waits.
     yields: bool,
-    /// True if the last write lost a race to another transaction.
-    was_aborted: bool,
-    /// The row that the last attempt displaces, and whether it says so.
-    displaced: Option<(Row, bool)>,
-    namesake: Namesake,
     /// The release of the last term, until it is over.
     leaving: Option<Leaving>,
     /// About until when the row protects the last term.
@@ -97,7 +79,7 @@ pub(crate) struct Driver<R> {
     last_term_end: TermEnd,
     /// Set when the loop has ended as it was told to.
     finished: bool,
-    meter: Meter,
+    report: Report,
 }
 
 /// Returns by how much a loop with such a lease may be late.
@@ -138,15 +120,10 @@ impl<R: LockRow> Driver<R> {
         let nonce = random.random();
         let instance = Instance::new(&settings.id, nonce, timing, now);
         let instance = instance.standing(settings.standing);
-        let (lock, id) = (Arc::clone(&settings.name), Arc::clone(&settings.id));
-        let teller = Teller { lock, id, lease: settings.timing.lease };
-        let log = Log::new(teller, settings.clock.clone(), warnings);
-        let meter = Meter::new(&settings.name);
         Driver {
-            meter,
+            report: Report::new(&settings, &published, warnings, nonce),
             row,
             instance,
-            nonce,
             settings,
             published,
             commands,
@@ -156,13 +133,7 @@ impl<R: LockRow> Driver<R> {
             asked: None,
             wanted: true,
             is_poll_due: false,
-            log,
-            act: ("observe", Failing::Reads),
-            answers: Answers::default(),
             yields: false,
-            was_aborted: false,
-            displaced: None,
-            namesake: Namesake::default(),
             leaving: None,
             held_until: now,
             last_term_end: TermEnd::Abandoned,
@@ -194,7 +165,7 @@ impl<R: LockRow> Driver<R> {
             };
             event = tokio::select! {
                 biased;
-                outcome = answer(&mut under_way, &self.settings.name, self.act.0) => self.answered(outcome),
+                outcome = answer(&mut under_way, &self.settings.name, self.report.act()) => self.answered(outcome),
                 () = cancel.cancelled(), if !stopping => {
                     stopping = true;
                     Event::Stop
@@ -203,7 +174,7 @@ impl<R: LockRow> Driver<R> {
                     Some(command) => self.obey(command),
                     None => {
                         stopping = true;
-                        self.log.last_handle_gone(self.demand == Demand::Always);
+                        self.report.last_handle_gone(self.demand == Demand::Always);
                         Event::Stop
                     }
                 },
@@ -218,7 +189,8 @@ impl<R: LockRow> Driver<R> {
     /// Apart from the loop, whose future keeps only what outlasts the nap.
     fn turn(&mut self, event: Event, stopping: bool, under_way: &mut Option<UnderWay>) -> Pass {
         let now = self.settings.clock.now();
-        self.measure(now);
+        let contends = self.wanted || self.published.health_record().is_led();
+        self.report.turns(now, contends);
         let Decision { announce, act, wake, early } = self.decide(now, event);
         if let Some(announcement) = announce {
             self.announce(announcement);
@@ -236,13 +208,12 @@ impl<R: LockRow> Driver<R> {
             return Pass::Tells(demanded);
         }
         let (nap, is_early) = self.nap(wake, early, under_way.is_some());
-        let (nap, is_early) = match self.log.turns(now) {
+        let (nap, is_early) = match self.report.warns(now) {
             Some(due) if nap.is_none_or(|nap| due < nap) => (Some(due), false),
             _ => (nap, is_early),
         };
         let overdue = overdue_limit(self.settings.timing.lease);
-        self.published.health_record().runs(nap.map(|nap| now + nap + overdue));
-        self.meter.sleeps_until(nap.map(|nap| now + nap));
+        self.report.sleeps_until(nap.map(|nap| now + nap), overdue);
         Pass::Naps { nap, is_early }
     }
 
@@ -291,7 +262,7 @@ impl<R: LockRow> Driver<R> {
                 |leaving| leaving.outcome(self.held_until.since(now)),
             );
             if let Some(token) = token {
-                self.log.released(token, &outcome);
+                self.report.released(token, &outcome);
             }
             self.waiters.release_ended(|| outcome);
         }
@@ -323,127 +294,49 @@ impl<R: LockRow> Driver<R> {
         Event::Contend(false)
     }
 
-    fn measure(&mut self, now: Moment) {
-        let remaining = self.published.term().map(|term| term.remaining()).unwrap_or_default();
-        let contends = self.wanted || self.published.health_record().is_led();
-        if !contends {
-            self.meter.rests();
-            self.log.rests();
-        }
-        self.meter.turns(now, remaining, self.settings.timing.lease, contends);
-    }
-
     fn start(&mut self, act: Act, now: Moment) -> UnderWay {
-        self.act = names(&act);
-        self.meter.sends(self.act.0, now);
-        match &act {
-            Act::Observe => self.waiters.poll_begins(now),
-            Act::Insert { .. } => self.displaced = None,
-            Act::Takeover { seen, .. } => self.displaced = Some((seen.clone(), false)),
-            Act::Heartbeat { .. } | Act::Release { .. } | Act::Mark { .. } => {}
+        self.report.sends(&act, now);
+        if matches!(act, Act::Observe) {
+            self.waiters.poll_begins(now);
         }
-        if self.act.1 == Failing::Writes {
-            self.answers.sends(now);
-        }
-        self.log.sends(self.act.0);
         self.row.carry_out(act, self.instance.attempt_limit(now))
     }
 
     fn answered(&mut self, outcome: Outcome) -> Event {
-        if self.act.0 == MARK {
-            return self.marked(outcome);
-        }
         let Outcome { answer, error, is_seized, next } = outcome;
-        let now = self.settings.clock.now();
-        self.meter.answered(error.as_ref(), now);
-        if error.is_none() && self.act.1 == Failing::Writes {
-            self.answers.answered(now);
+        // It is a hint: no failure of it is told to those who wait.
+        if self.report.is_mark() {
+            self.report.marked(&answer, error.as_ref());
+            return Event::Answer(answer);
         }
         if let Answer::Observed(observation) = &answer {
             self.published.observed(observation);
         }
-        if let Some((_, was_seized)) = &mut self.displaced {
-            *was_seized |= is_seized;
-        }
+        let now = self.settings.clock.now();
         if let Some(place) = next.filter(|place| self.instance.yields_to(now, place)) {
             self.yields = true;
-            self.log.yields_to(&place);
+            self.report.yields_to(&place);
         }
         let is_releasing = self.instance.is_releasing();
         match &mut self.leaving {
             Some(leaving) if is_releasing => leaving.answered(&answer),
             _ if is_releasing || self.instance.term().is_some() => {}
-            _ => {
-                if let Answer::Rejected(Rejection::Changed(Some(winner))) = &answer {
-                    self.published.lost_race_to(winner);
-                }
-                if let (Some(error), (_, Failing::Writes)) = (&error, self.act) {
-                    self.waiters.attempt_failed(error);
-                }
-                let is_free = self.is_free(&answer);
-                self.waiters.answered(&answer, error.as_ref(), is_free);
-            }
+            _ => self.tell_waiters(&answer, error.as_ref()),
         }
-        match &answer {
-            Answer::Observed(observation) => self.log.observed(observation),
-            Answer::Rejected(rejection) => self.log.rejected(rejection),
-            _ => {}
-        }
-        let (act, what) = self.act;
-        match &error {
-            Some(error) if self.lost_a_usual_race(error) => {
-                self.log.answered(act, "aborted");
-                self.succeeded(Failing::Reads);
-            }
-            Some(error) => {
-                if self.published.health_record().failed(what, error) {
-                    self.log.client_is_dead(act, error);
-                }
-                self.log.failed(self.act, self.published.has_lock(), error);
-            }
-            None => {
-                self.log.answered(act, answer_name(&answer));
-                // A write reads first.
-                self.succeeded(Failing::Reads);
-                if what == Failing::Writes {
-                    self.was_aborted = false;
-                    self.succeeded(Failing::Writes);
-                } else if self.is_of_namesake(&answer) {
-                    self.tell_namesake();
-                } else if self.is_anothers(&answer) {
-                    self.was_aborted = false;
-                    // Another holds, so that there is nothing to write.
-                    self.succeeded(Failing::Writes);
-                    // No request of it failed, so the log has nothing to take back.
-                    self.published.health_record().succeeded(Failing::Task);
-                }
-            }
-        }
+        self.report.answered(&answer, error.as_ref(), is_seized);
         Event::Answer(answer)
     }
 
-    /// Takes note of what became of a place in line. It is a hint: whatever became of it says nothing of
-    /// the lock, and no failure of it is told to those who wait.
-    fn marked(&mut self, outcome: Outcome) -> Event {
-        let Outcome { answer, error, .. } = outcome;
-        let now = self.settings.clock.now();
-        self.meter.answered(error.as_ref(), now);
-        self.log.answered(MARK, answer_name(&answer));
-        Event::Answer(answer)
-    }
-
-    /// Returns true if another transaction went before, which is contact, and usual once. Writes that lose
-    /// again and again fail: a transaction that stays open in the way of a term ends it.
-    fn lost_a_usual_race(&mut self, error: &Error) -> bool {
-        if error.code() != Some(Code::Aborted) {
-            return false;
+    /// Tells those who wait what an instance without a term was answered.
+    fn tell_waiters(&mut self, answer: &Answer, error: Option<&Error>) {
+        if let Answer::Rejected(Rejection::Changed(Some(winner))) = answer {
+            self.published.lost_race_to(winner);
         }
-        self.act.1 != Failing::Writes || !std::mem::replace(&mut self.was_aborted, true)
-    }
-
-    fn succeeded(&self, what: Failing) {
-        self.published.health_record().succeeded(what);
-        self.log.works((self.act.0, what));
+        if let Some(error) = error.filter(|_| self.report.is_write()) {
+            self.waiters.attempt_failed(error);
+        }
+        let is_free = self.is_free(answer);
+        self.waiters.answered(answer, error, is_free);
     }
 
     /// True if a poll shows a lock that this instance may take.
@@ -453,42 +346,6 @@ impl<R: LockRow> Driver<R> {
         row.as_ref().is_none_or(|row| {
             self.instance.is_promised(row) || row.vacant_from(id, timing.lease) <= *read_at
         })
-    }
-
-    /// True if the row is protected for somebody else: there is nothing to do but to wait.
-    fn is_anothers(&self, answer: &Answer) -> bool {
-        let Answer::Observed(Observation { row: Some(row), read_at, .. }) = answer else {
-            return false;
-        };
-        let Settings { id, timing, .. } = &*self.settings;
-        !row.is_released()
-            && row.writer.nonce().is_none_or(|nonce| nonce.instance != self.nonce)
-            && row.vacant_from(id, timing.lease) > *read_at
-    }
-
-    /// Returns true if another instance under this id has kept a member's row for a lease.
-    fn is_of_namesake(&mut self, answer: &Answer) -> bool {
-        let Answer::Observed(Observation { row, read_at, .. }) = answer else { return false };
-        let Settings { name, id, timing, .. } = &*self.settings;
-        match row.as_ref().filter(|row| row.writer.id() == Some(&**id)) {
-            Some(row) if is_of_one_member(name) && self.is_anothers(answer) => {
-                self.namesake.has_row(row, *read_at, timing.lease)
-            }
-            _ => {
-                self.namesake.is_gone();
-                false
-            }
-        }
-    }
-
-    fn tell_namesake(&mut self) {
-        let Settings { name, id, .. } = &*self.settings;
-        let rule = "another live member has this id, and this one waits for its end";
-        let error = Error::config(format!("{}: id `{id}`: {rule}", subject(name)));
-        self.published.health_record().failed(Failing::Writes, &error);
-        if self.namesake.tells() {
-            self.log.has_namesake(&error);
-        }
     }
 
     fn obey(&mut self, command: Command) -> Event {
@@ -541,13 +398,7 @@ impl<R: LockRow> Driver<R> {
                 // First the news, then the log: a writer of logs may block.
                 self.published.began(FencingToken::from_timestamp(token), writer, valid_until);
                 self.held_until = valid_until + self.settings.timing.clock_drift_margin;
-                let displaced = self.displaced.take();
-                let (how, vacant_since) = origin(displaced.as_ref(), &self.settings.id);
-                let vacancy = vacant_since.map(|since| token.since(since));
-                let previous = displaced.as_ref().and_then(|(row, _)| row.writer.id());
-                let token = FencingToken::from_timestamp(token);
-                self.log.began(token, how, previous, vacancy);
-                self.meter.began(how, vacancy);
+                self.report.began(token);
             }
             Announcement::Extended { valid_until } => {
                 self.published.extended(valid_until);
@@ -555,35 +406,16 @@ impl<R: LockRow> Driver<R> {
             }
             Announcement::Ended { token, reason } => {
                 let token = FencingToken::from_timestamp(token);
-                let end = self.end_of(reason);
+                let end = self.report.end_of(reason);
                 self.published.ended(end.clone());
-                self.meter.ended(&end);
                 self.waiters.term_ended();
                 // Dropped unanswered: the term is gone, and nobody resigned from it.
                 self.asked = None;
                 self.leaving = self.instance.is_releasing().then(|| Leaving::new(token));
-                let timing = &self.settings.timing;
-                let unrenewed_for =
-                    (self.settings.clock.now() + timing.lease).since(self.held_until);
-                self.log.ended(token, end.clone(), unrenewed_for);
-                if let TermEnd::OutOfContact { contact: Some(_) } = &end {
-                    let (lock, end) = (self.settings.name.to_string(), Some(end.clone()));
-                    let error = Error::new(Kind::Ended { lock, token, end });
-                    // The log has its line.
-                    let _told = self.published.health_record().failed(Failing::Writes, &error);
-                }
+                self.report.ended(token, &end, self.held_until);
                 self.last_term_end = end;
             }
         }
-    }
-
-    /// Returns how a term ended. Where Spanner was too slow for it, says by how much.
-    fn end_of(&self, reason: EndReason) -> TermEnd {
-        let (now, timing) = (self.settings.clock.now(), &self.settings.timing);
-        if reason == EndReason::OutOfContact && timing.heartbeat_interval < timing.renew_deadline {
-            return TermEnd::OutOfContact { contact: Some(self.answers.contact(now, timing)) };
-        }
-        TermEnd::of(reason)
     }
 
     /// Returns how long to sleep, for ever where only a command can come; and true if it wakes for
@@ -624,7 +456,7 @@ impl<R> Drop for Driver<R> {
         let is_missed = is_wanted || held.is_some() || self.leaving.is_some();
         // A second panic would end the process, if the log had one.
         if !self.finished && is_missed && !std::thread::panicking() {
-            self.log.loop_gone(held, self.leaving.as_ref().map(|leaving| leaving.token));
+            self.report.loop_gone(held, self.leaving.as_ref().map(|leaving| leaving.token));
         }
     }
 }
@@ -650,27 +482,5 @@ async fn sleep_for(nap: Option<Duration>) {
     match nap {
         Some(nap) => sleep(nap).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Returns the name of an act, and the part that fails with it.
-fn names(act: &Act) -> (&'static str, Failing) {
-    match act {
-        Act::Observe => ("observe", Failing::Reads),
-        Act::Insert { .. } => ("insert", Failing::Writes),
-        Act::Takeover { .. } => ("takeover", Failing::Writes),
-        Act::Heartbeat { .. } => ("heartbeat", Failing::Writes),
-        Act::Release { .. } => ("release", Failing::Writes),
-        Act::Mark { .. } => (MARK, Failing::Reads),
-    }
-}
-
-fn answer_name(answer: &Answer) -> &'static str {
-    match answer {
-        Answer::Observed(_) => "observed",
-        Answer::Applied { .. } => "applied",
-        Answer::Rejected(_) => "rejected",
-        Answer::NotApplied => "not applied",
-        Answer::Unknown => "unknown",
     }
 }

@@ -19,7 +19,7 @@ const STALLS_PER_LEASE: u32 = 10;
 pub(crate) struct Meter {
     #[cfg(feature = "metrics")]
     label: facade::Shared,
-    state: Report,
+    state: State,
     /// The act under way, and when it was sent.
     act: Option<(&'static str, Moment)>,
     /// When the first of the acts was sent that nothing has answered since.
@@ -104,7 +104,7 @@ impl Meter {
 
 /// The state of one instance, as its gauges show it together with those of the same label.
 #[derive(Clone, Copy, Debug, Default)]
-struct Report {
+struct State {
     holds: bool,
     contends: bool,
     remaining: Option<Duration>,
@@ -149,7 +149,7 @@ mod facade {
 
     use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, SharedString, Unit};
 
-    use super::{Arc, Duration, Meter, Report};
+    use super::{Arc, Duration, Meter, State};
     use crate::names::fleet_of;
 
     /// Labels that a process has at the same time: they cost memory wherever they go.
@@ -169,7 +169,7 @@ mod facade {
         lock: Arc<str>,
         reports: Arc<Mutex<Reports>>,
         number: u64,
-        last: Report,
+        last: State,
     }
 
     /// The last reports of the instances of a label; its gauges show sums and the worst.
@@ -189,7 +189,7 @@ mod facade {
         pub(crate) fn new(lock: &Arc<str>) -> Meter {
             let label = Shared::new(fleet_of(lock).map_or_else(|| Arc::clone(lock), Arc::from));
             describe();
-            let state = Report::default();
+            let state = State::default();
             Meter { label, state, act: None, unanswered: None, due: None }
         }
 
@@ -222,14 +222,14 @@ mod facade {
             let reports = Arc::clone(labels.entry(Arc::clone(&lock)).or_default());
             reports.lock().unwrap_or_else(PoisonError::into_inner).instances += 1;
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            Shared { lock, reports, number, last: Report::default() }
+            Shared { lock, reports, number, last: State::default() }
         }
 
         fn label(&self) -> Label {
             Label::new("lock", SharedString::from_shared(Arc::clone(&self.lock)))
         }
 
-        fn report(&mut self, report: Report) {
+        fn report(&mut self, report: State) {
             // Until the gauges are set: a later report must not be overwritten by this one.
             let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
             reports.replace(self.number, self.last, report);
@@ -243,7 +243,7 @@ mod facade {
         fn drop(&mut self) {
             let mut labels = LABELS.lock().unwrap_or_else(PoisonError::into_inner);
             let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
-            reports.replace(self.number, self.last, Report::default());
+            reports.replace(self.number, self.last, State::default());
             reports.instances -= 1;
             if reports.instances == 0 {
                 labels.remove(&self.lock);
@@ -253,7 +253,7 @@ mod facade {
     }
 
     impl Reports {
-        fn replace(&mut self, number: u64, last: Report, report: Report) {
+        fn replace(&mut self, number: u64, last: State, report: State) {
             self.hold = self.hold + usize::from(report.holds) - usize::from(last.holds);
             self.contend = self.contend + usize::from(report.contends) - usize::from(last.contends);
             let sets = [
@@ -347,7 +347,7 @@ mod facade {
 #[cfg(not(feature = "metrics"))]
 impl Meter {
     pub(crate) fn new(_: &Arc<str>) -> Meter {
-        let state = Report::default();
+        let state = State::default();
         Meter { state, act: None, unanswered: None, due: None }
     }
 

@@ -6,6 +6,7 @@ mod drive;
 mod job;
 mod metrics;
 mod namesake;
+mod report;
 mod role;
 mod row;
 mod waiters;
