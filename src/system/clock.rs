@@ -2,6 +2,9 @@ use std::time::Duration;
 
 use spindle_protocol::Moment;
 
+/// A sleeper wakes so often to read the clock. Timers stand still while the machine is suspended.
+const TICK: Duration = Duration::from_secs(10);
+
 /// The process's own clock, by which a holder judges whether its lease still protects it.
 ///
 /// It never goes back, and it counts the time that the machine is suspended. So a leader whose
@@ -50,6 +53,18 @@ impl Clock {
         // The origin is a day ago, so that no subtraction reaches it.
         let origin = tokio::time::Instant::now();
         Clock(Source::Runtime(origin.checked_sub(Duration::from_secs(86_400)).unwrap_or(origin)))
+    }
+
+    /// Sleeps for so long; what the machine is suspended for counts, up to a tick.
+    pub(crate) async fn sleep(&self, pause: Duration) {
+        let until = self.now() + pause;
+        loop {
+            let left = until.since(self.now());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(TICK)).await;
+        }
     }
 
     #[cfg(feature = "__simulation")]

@@ -13,6 +13,7 @@ use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::stalls::Suspendable;
 use crate::world::{
     DATABASE, EVENTUALLY, LEASE, LOCK, NOW, World, cells, keys, lock_of, order, timed, until,
 };
@@ -270,6 +271,23 @@ async fn a_slot_ahead_of_spanners_clock_is_waited_for_and_refused_beyond_the_lim
     let refused = job(&world, "a").run_once(year, short_result).await.unwrap_err();
     assert!(refused.is_config() && refused.to_string().contains("ahead"), "{refused}");
     assert_eq!(last(&world).await, (SlotState::Done, 1), "it was not recorded");
+}
+
+/// A timer stands still while the machine is suspended; the slot does not wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_came_while_the_machine_was_suspended_starts_soon_after_it_wakes() {
+    let world = World::start().await;
+    let machine = Arc::new(Suspendable::new());
+    let clock = spindle::simulation::clock(Arc::clone(&machine) as _);
+    let (slot, asleep) = (now(&world).await + SECOND * 590, SECOND * 580);
+    let job = world.lock("a").clock(clock).job();
+    let waiting = tokio::spawn(run(job, slot));
+    sleep(SECOND * 5).await;
+    machine.suspend(asleep);
+    world.spanner.advance(asleep);
+    let (outcome, took) = timed(waiting).await;
+    assert!(matches!(outcome.unwrap(), JobOutcome::Ran("done")));
+    assert!(took < SECOND * 20, "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]

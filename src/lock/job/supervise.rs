@@ -181,7 +181,7 @@ impl Supervisor {
         tokio::select! {
             () = self.wishes.dropped.cancelled() => {}
             () = self.wishes.until.cancelled() => {}
-            () = sleep(pause) => {}
+            () = self.settings.clock.sleep(pause) => {}
         }
     }
 
