@@ -217,7 +217,7 @@ pub use error::{Error, ReleaseOutcome, Result, TermEnd, is_fenced};
 pub use error::{is_answer, told_by_client};
 pub use fence::{Fence, FencedTransaction, HighWaterMark};
 pub use lock::{Acquire, Guard, Lead, LeadEach, Resign, RunHandle, Spindle, TaskResult};
-pub use operate::{Holding, LockState};
+pub use operate::state::{Holding, LockState};
 pub use settings::LockBuilder;
 pub use store::{Database, Ddl};
 pub use table::LockTable;
@@ -227,7 +227,7 @@ pub use token::FencingToken;
 /// A scheduled job: its slots, what came of a [`run_once`](LockBuilder::run_once), and the records.
 pub mod job {
     pub use crate::lock::{Job, JobOutcome, JobRun, Skip, Slot, SlotRecord, SlotState};
-    pub use crate::operate::JobState;
+    pub use crate::operate::jobs::JobState;
 }
 
 /// Tasks that run under a guard's term: what [`lead`](Spindle::lead) and the shards of a fleet stand on.

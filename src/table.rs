@@ -12,10 +12,8 @@ use crate::batch::Store;
 #[cfg(feature = "__simulation")]
 use crate::budget::Budget;
 use crate::error::Result;
-use crate::job::JobRun;
-use crate::operate::{
-    self, AtExit, Evict, ExitedInstance, History, JobState, LockList, LockState, Observer,
-};
+use crate::job::{JobRun, JobState};
+use crate::operate::{self, AtExit, Evict, ExitedInstance, History, LockList, LockState, Observer};
 use crate::rows::Rows;
 use crate::settings::{Defaults, LockBuilder};
 use crate::store::{Database, Ddl, Table};

@@ -7,13 +7,13 @@ mod depose;
 mod exited;
 mod history;
 mod inspect;
-mod jobs;
+pub(crate) mod jobs;
 mod leader;
 mod list;
 mod observe;
 mod pages;
 mod remove;
-mod state;
+pub(crate) mod state;
 
 #[cfg(feature = "admin")]
 pub(crate) use create::{admin, create, upgrade};
@@ -28,9 +28,8 @@ pub use history::{Cause, History, HistoryEnd, PastTerm};
 #[doc(hidden)]
 pub use history::{Past, Version};
 pub(crate) use inspect::inspect;
-pub use jobs::JobState;
 pub(crate) use jobs::{job, jobs, remove_job};
 pub use list::LockList;
 pub use observe::Observer;
 pub(crate) use remove::remove;
-pub use state::{Holding, LockState};
+pub(crate) use state::LockState;
