@@ -102,7 +102,8 @@ impl<T: Send + 'static> LeadEach<T> {
         }
     }
 
-    /// Leads for these names, and for no others, from now on. It waits for nothing.
+    /// Leads for these names, and for no others, from now on. It waits for nothing. Each end is kept until
+    /// [`next`](LeadEach::next) tells it, so who never calls that gathers them.
     ///
     /// # Errors
     ///
