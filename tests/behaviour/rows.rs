@@ -47,10 +47,12 @@ async fn a_lock_has_one_takeover_row_however_many_crash_and_none_once_it_is_rele
 #[tokio::test(start_paused = true)]
 async fn an_eviction_leaves_its_mark() {
     let world = World::start().await;
-    let _a = world.elect("a").await;
     let table = world.table();
-    let evicted = table.evict(LOCK).by("alice").reason("bad deploy").await;
-    assert_eq!(evicted.unwrap().unwrap().holder, "a");
+    let a = Contender::run(world.lock("a").info("10.0.0.7"));
+    a.holds().await;
+    let evicted = table.evict(LOCK).by("alice").reason("bad deploy").await.unwrap().unwrap();
+    assert_eq!((&*evicted.holder, evicted.info.as_deref()), ("a", Some("10.0.0.7")));
+    assert!(evicted.heartbeat >= evicted.token.to_datetime(), "{evicted:?}");
     let state = table.inspect(LOCK).await.unwrap();
     assert_eq!(state.info.as_deref(), Some("evicted by alice: bad deploy"));
     assert_eq!(state.holding, Holding::Evicted);

@@ -192,6 +192,9 @@ const TERM: &[Column] = &[Column::Token, Column::Writer];
 /// The columns that identify one heartbeat of one term, and tell a lock row from a takeover row.
 const HEARTBEAT: &[Column] = &[Column::Heartbeat, Column::Token, Column::Writer];
 
+/// The same, and the holder's own text: who ends another's term is told which one it was.
+const DEPOSE: &[Column] = &[Column::Heartbeat, Column::Token, Column::Writer, Column::Info];
+
 /// The columns that identify a term, and its takeover row.
 const RELEASE: &[Column] = &[Column::Token, Column::Writer, Column::Displaced];
 
@@ -246,14 +249,16 @@ impl Change {
             }
             Change::Insert { .. }
             | Change::Heartbeat { .. }
-            | Change::Evict { .. }
             | Change::EndRead { .. }
             | Change::Fence { .. } => Reads { keys: lock_and(&[]), columns: TERM },
             Change::Takeover { seen, .. } => {
                 Reads { keys: lock_and(&[takeover_key(lock, seen.token)]), columns: TAKEOVER }
             }
             Change::Release { .. } => Reads { keys: lock_and(&[]), columns: RELEASE },
-            Change::Seize { .. } | Change::NameCount { .. } => {
+            Change::Evict { .. } | Change::Seize { .. } => {
+                Reads { keys: lock_and(&[]), columns: DEPOSE }
+            }
+            Change::NameCount { .. } | Change::FailSlot { .. } => {
                 Reads { keys: lock_and(&[]), columns: HEARTBEAT }
             }
             Change::Expecting { change, .. } => change.reads(lock),
@@ -265,7 +270,6 @@ impl Change {
                 reads.keys.push(record.key().to_string());
                 Reads { columns: job::columns(term, record), ..reads }
             }
-            Change::FailSlot { .. } => Reads { keys: lock_and(&[]), columns: HEARTBEAT },
             Change::BeginRead { vacant, .. } => {
                 let others = vacant.each_ref().map(|(key, _)| key.clone());
                 Reads { keys: lock_and(&others), columns: HEARTBEAT }
