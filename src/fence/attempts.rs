@@ -200,10 +200,11 @@ fn pauses() -> ExponentialBackoff {
 /// when its session begins another.
 ///
 /// The text alone tells it from a row that is missing. It decides only whether to try again what
-/// was not applied. The caller's own reason to give up is none of Spanner's texts.
+/// was not applied. The caller's own reason to give up is none of Spanner's texts, and no more is what
+/// this library says by itself, with the name of a lock in it.
 fn is_transaction_gone(error: &google_cloud_spanner::Error) -> bool {
-    let ours = Error::extract(error).and_then(Error::spanner);
-    let Some(status) = ours.unwrap_or(error).status() else { return false };
+    let said = Error::extract(error).map_or(Some(error), Error::spanner);
+    let Some(status) = said.and_then(google_cloud_spanner::Error::status) else { return false };
     let text = status.message.to_ascii_lowercase();
     matches!(status.code, Code::NotFound | Code::FailedPrecondition)
         && ["transaction not found", "invalid transaction", "a transaction after it has been"]

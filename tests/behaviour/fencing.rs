@@ -16,7 +16,8 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::world::{
-    DATABASE, LEASE, LOCK, keys, leader, lock_of, nanoseconds, order, timed, travelled,
+    Contender, DATABASE, LEASE, LOCK, World, keys, leader, lock_of, nanoseconds, order, timed,
+    travelled,
 };
 
 /// Writes one order under the fence, in somebody else's transaction.
@@ -53,6 +54,19 @@ async fn a_leader_that_slept_through_its_lease_cannot_commit_in_any_way() {
     }
     write(&client, &b.lock.term().unwrap().fence(), "next").await.unwrap();
     assert_eq!(world.orders(), ["checked", "next", "on time"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_refuses_at_once_whatever_the_name_of_its_lock_reads_like() {
+    let world = World::start().await;
+    let a = Contender::run(lock_of(&world.table(), "invalid transactions"));
+    a.holds().await;
+    let fence = travelled(&a.lock.term().unwrap().fence());
+    a.stop().await;
+    let client = world.client().await;
+    let (refused, took) = timed(fence.write(&client, [order("late")])).await;
+    let refused = refused.unwrap_err();
+    assert!(refused.is_fenced() && took < LEASE / 10, "{took:?}: {refused}");
 }
 
 #[tokio::test(start_paused = true)]
