@@ -14,7 +14,7 @@ pub struct Contact {
     /// The slowest of the last few heartbeats that were answered, the commit that began the term
     /// included; none if none was.
     pub slowest: Option<Duration>,
-    /// How long ago the last answer to one of them came.
+    /// How long ago the last answer to one of them came, or the term was known to have begun.
     pub silent_for: Duration,
     /// The heartbeats and the silence that terms of these settings outlive.
     carries: Duration,
@@ -84,6 +84,11 @@ impl Answers {
         self.last = Some(now);
         self.took[self.next] = Some(now.since(sent));
         self.next = (self.next + 1) % ANSWERS;
+    }
+
+    /// Notes that a term begins, which Spanner has told just now, be it by the answer to a read.
+    pub(crate) fn begins(&mut self, now: Moment) {
+        self.last = Some(now);
     }
 
     pub(crate) fn contact(&self, now: Moment, timing: &Timing) -> Contact {

@@ -218,6 +218,7 @@ impl Report {
     }
 
     pub(super) fn began(&mut self, token: Timestamp) {
+        self.answers.begins(self.settings.clock.now());
         let displaced = self.displaced.take();
         let (how, vacant_since) = origin(displaced.as_ref(), &self.settings.id);
         let vacancy = vacant_since.map(|since| token.since(since));

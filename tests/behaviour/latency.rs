@@ -7,7 +7,7 @@ use spindle_emulator::{Effect, Fault, FaultHandle, Rpc};
 use tokio::time::{sleep, timeout};
 
 use crate::log::Log;
-use crate::world::{Contender, EVENTUALLY, LEASE, World, lock_of};
+use crate::world::{Contender, EVENTUALLY, LEASE, LOCK, World, lock_of};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -90,6 +90,21 @@ async fn a_term_that_ends_of_slowness_says_what_was_measured_and_which_lease_wou
     assert!(refused.is_fenced() && refused.to_string().ends_with(&text), "{refused}");
     let trouble = holder.lock.health().trouble.expect("it is in trouble").error.to_string();
     assert!(trouble.contains(&text), "{trouble}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_that_a_read_has_found_counts_silence_from_then_on() {
+    let world = World::start().await;
+    let lost = Fault::on(Rpc::Commit).table("locktable").key(LOCK).times(1);
+    world.spanner.inject(lost.effect(Effect::LoseReply));
+    let holder = world.elect("a").await;
+    let term = holder.lock.term().unwrap();
+    world.spanner.inject(Fault::any().effect(Effect::Stall));
+    timeout(EVENTUALLY, term.cancelled()).await.expect("it is lost");
+    let Some(TermEnd::OutOfContact { contact: Some(contact), .. }) = term.ended() else {
+        panic!("{:?}", term.ended())
+    };
+    assert!(contact.silent_for <= LEASE, "{contact}");
 }
 
 #[tokio::test(start_paused = true)]
