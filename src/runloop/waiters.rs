@@ -247,7 +247,8 @@ impl Waiters {
             (_, Some(error)) => Err(error.clone()),
             _ => Ok(false),
         };
-        if let Err(error) = &result
+        // Of this answer: what an attempt failed of before may be mended since.
+        if let Some(error) = error
             && (error.is_schema() || error.is_config())
         {
             let (endure, others): (VecDeque<Waiter>, VecDeque<Waiter>) =

@@ -12,7 +12,7 @@ use tracing::Level;
 
 use crate::log::Log;
 use crate::world::{
-    Contender, EVENTUALLY, FOUR_COLUMNS, LEASE, LOCK, TABLE, World, lock_of, timed, until,
+    Contender, EVENTUALLY, FOUR_COLUMNS, LEASE, LOCK, TABLE, World, lock_of, spindle, timed, until,
 };
 
 const UPGRADE: &str = include_str!("../../ddl/googlesql-upgrade.sql");
@@ -100,6 +100,21 @@ async fn whoever_asks_is_told_at_once_what_the_table_lacks() {
             assert!(error.to_string().contains(&name), "{error}");
         }
         assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_once_the_table_is_mended_is_told_nothing_of_before() {
+    // Writes alone name `info`.
+    let [.., (table, _, upgrade)] = old_tables();
+    for tries in [false, true] {
+        let world = World::with_table(&table).await;
+        let lock = spindle(&world, "a");
+        assert!(lock.acquire().await.unwrap_err().is_schema());
+        world.alter(&upgrade);
+        let asked =
+            async { if tries { lock.try_acquire().await } else { lock.acquire().await.map(Some) } };
+        assert!(timeout(EVENTUALLY, asked).await.unwrap().unwrap().is_some());
     }
 }
 
