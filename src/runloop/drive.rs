@@ -251,6 +251,8 @@ impl<R: LockRow> Driver<R> {
                 self.waiters.grant(&term);
             }
             self.waiters.refuse_tries();
+            // They are answered: no poll of theirs is to come before those of others, once it lets go.
+            self.is_poll_due = false;
         } else if self.instance.is_standing_by() {
             self.waiters.settle(now);
         }

@@ -455,6 +455,26 @@ async fn one_that_resigned_leaves_the_lock_to_others_though_its_callers_ask_at_o
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_try_while_the_lock_is_held_here_takes_nothing_back_before_others_have_polled() {
+    let world = World::start().await;
+    let (a, b) = (spindle(&world, "a"), spindle(&world, "b"));
+    let guard = acquire(&a).await;
+    assert!(a.try_acquire().await.unwrap().is_none());
+    let mut here = pin!(a.acquire());
+    let mut elsewhere = pin!(b.acquire());
+    // It polls once, and has no place in line.
+    let both = async {
+        tokio::select! { _ = &mut here => {}, _ = &mut elsewhere => {} }
+    };
+    assert!(timeout(Duration::from_millis(500), both).await.is_err(), "it is held");
+    assert_eq!(guard.release().await, ReleaseOutcome::Released);
+    tokio::select! {
+        _ = here => panic!("it was taken back"),
+        other = elsewhere => drop(other.unwrap()),
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn verifying_does_not_confirm_a_term_that_ended_while_it_asked() {
     let world = World::start().await;
     let a = world.elect("a").await;
