@@ -52,7 +52,8 @@ fn columns(rows: &ResultSet) -> Vec<String> {
 }
 
 fn decode(found: &Row, columns: &[String]) -> Result<StoredRow, google_cloud_spanner::Error> {
-    let place = |column: &str| columns.iter().position(|name| name == column);
+    // Spanner tells a column as the table has it, whatever case that is in.
+    let place = |column: &str| columns.iter().position(|name| name.eq_ignore_ascii_case(column));
     let time = |column: &str| -> Result<Option<Timestamp>, google_cloud_spanner::Error> {
         let time = place(column).map(|at| found.get::<Option<ClientTimestamp>>(at));
         Ok(time.transpose()?.flatten().map(timestamp))

@@ -205,3 +205,21 @@ async fn a_column_of_another_type_is_said_to_be_one_and_the_lock_is_never_held()
     sleep(LEASE * 3).await;
     assert!(a.is_standby() && world.row(LOCK).is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_column_is_the_same_in_capitals() {
+    for column in ["name", "heartbeat", "token", "writer", "lease_ms", "next"] {
+        let [lower, upper] = [column.to_string(), column.to_uppercase()];
+        let table = TABLE.replace(&format!("  {lower} "), &format!("  {upper} "));
+        let table = table.replace(&format!("({lower})"), &format!("({upper})"));
+        let world = World::with_table(&table).await;
+        world.table().check().await.unwrap();
+        let (a, b) = (world.elect("a").await, world.contend("b"));
+        let token = a.lock.has_lock();
+        sleep(LEASE * 3).await;
+        assert_eq!((a.lock.has_lock(), b.lock.has_lock()), (token, None), "{column}");
+        a.stop().await;
+        let (_, took) = timed(b.holds()).await;
+        assert!(took < LEASE / 5, "{column}: {took:?}");
+    }
+}
