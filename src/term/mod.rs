@@ -147,7 +147,8 @@ impl Term {
         self.cancelled.child_token()
     }
 
-    /// Returns the same term for a task that may be told to stop while the term goes on.
+    /// Returns the same term for a task that may be told to stop while the term goes on: by `cancelled`, a
+    /// child of its [`cancellation`](Term::cancellation), which tells of its loss, too.
     pub fn with_cancellation(&self, cancelled: CancellationToken) -> Term {
         Term { state: Arc::clone(&self.state), cancelled, progress: Progress::default() }
     }
