@@ -4,7 +4,7 @@ mod complete_name;
 #[cfg(feature = "demo")]
 mod demo;
 mod depose;
-mod doctor;
+pub mod doctor;
 mod fleet;
 pub mod history;
 mod inspect;

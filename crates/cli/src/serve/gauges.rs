@@ -27,10 +27,13 @@ struct Numbers {
 
 impl Numbers {
     fn new(state: &LockState, readers: &Readers) -> Numbers {
+        // The rows of a fleet that are not held, such as those of members that have gone, have none.
+        let is_held = readers.is_held(state);
+        let age = state.heartbeat_age.filter(|_| is_held || state.fleet().is_none());
         Numbers {
-            held: u32::from(readers.is_held(state)),
+            held: u32::from(is_held),
             lease_seconds: state.lease.map(|lease| lease.as_secs_f64()),
-            heartbeat_age_seconds: state.heartbeat_age.map(|age| age.as_secs_f64()),
+            heartbeat_age_seconds: age.map(|age| age.as_secs_f64()),
             token_timestamp_seconds: state
                 .since()
                 .map(|since| since.timestamp_micros() as f64 / 1_000_000.0),
@@ -56,14 +59,12 @@ impl Numbers {
         }
     }
 
-    /// Two rows of one fleet. The rows that are not held, such as those of members that have gone,
-    /// count for nothing.
+    /// Two rows of one fleet.
     fn together(self, other: Numbers) -> Numbers {
-        let age = |numbers: &Numbers| numbers.heartbeat_age_seconds.filter(|_| numbers.held > 0);
         Numbers {
             held: self.held + other.held,
             lease_seconds: greater(self.lease_seconds, other.lease_seconds),
-            heartbeat_age_seconds: greater(age(&self), age(&other)),
+            heartbeat_age_seconds: greater(self.heartbeat_age_seconds, other.heartbeat_age_seconds),
             token_timestamp_seconds: greater(
                 self.token_timestamp_seconds,
                 other.token_timestamp_seconds,

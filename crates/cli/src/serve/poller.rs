@@ -3,7 +3,7 @@
 //! All viewers and scrapes share the polls: there is one a second at the most, and none while
 //! nobody wants to know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,17 +13,22 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::Serialize;
 use spindle::job::JobState;
 use spindle::{LockState, LockTable};
+use spindle_fleet::ShardCount;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 use super::answers::event;
+use crate::commands::doctor::wall_clock;
 use crate::jobs::SlotLine;
 use crate::readers::Readers;
 use crate::record::{Record, is_late};
 
 /// From one poll to the next.
 pub const PERIOD: Duration = Duration::from_secs(1);
+
+/// The names of all shards begin so.
+const SHARDS: &str = "spindle:shard:";
 
 /// Rows of one read: a table of as many locks is one read.
 const PAGE_ROWS: u32 = 10_000;
@@ -307,5 +312,32 @@ async fn read(table: &LockTable) -> Result<Table, spindle::Error> {
         states.insert(state.name.clone(), state);
     }
     let jobs = listing.jobs(&states).into_iter().map(|job| (job.name.clone(), job)).collect();
+    forget_left_behind(table, &mut states).await;
+    // A table without locks tells no time of Spanner's.
+    let read_at = read_at.or_else(|| Some(wall_clock()));
     Ok(Table { states, jobs, read_at })
+}
+
+/// Forgets the shards that a move to fewer has left behind: nobody is to have them. Their rows don't tell; a row that is
+/// read only where a shard is vacant does.
+async fn forget_left_behind(table: &LockTable, states: &mut BTreeMap<String, LockState>) {
+    let shard = |state: &LockState| {
+        let (group, rest) = state.name.strip_prefix(SHARDS)?.split_once('/')?;
+        let (name, number) = rest.split_once('/')?;
+        Some(((group.to_string(), name.to_string()), number.parse::<usize>().ok()?))
+    };
+    let vacant = states.values().filter(|state| !state.is_held()).filter_map(shard);
+    let mut counts = BTreeMap::new();
+    for of in vacant.map(|(of, _)| of).collect::<BTreeSet<_>>() {
+        // Where it can't be read, all of them are shown.
+        if let Ok(Some(count)) = ShardCount::read(table, &*of.0, &*of.1).await
+            && !count.is_draining
+        {
+            counts.insert(of, count.shards);
+        }
+    }
+    let is_shared = |(of, number): ((String, String), usize)| {
+        counts.get(&of).is_none_or(|count| number < *count)
+    };
+    states.retain(|_, state| state.is_held() || shard(state).is_none_or(is_shared));
 }

@@ -3,17 +3,21 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use spindle_emulator::engine::Code;
+use spindle_emulator::engine::{Code, Timestamp};
 use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_protocol::Writer;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::http::Server;
 use crate::promtool::Recording;
-use crate::world::{DATABASE, TIME_LIMIT, World, under};
+use crate::world::{Cells, DATABASE, TIME_LIMIT, World, row, under};
 
 const LEASE: Duration = Duration::from_secs(30);
+
+/// After this what was polled is old.
+const PERIOD: Duration = Duration::from_millis(1_100);
 
 fn reads(world: &World) -> u64 {
     world.emulator.requests().get(Rpc::StreamingRead)
@@ -66,13 +70,13 @@ async fn alerts_tell_what_ended_well_from_what_was_left_and_from_an_outage() {
     let panics = async |_| assert_eq!(1, 2, "no report");
     let failed = job.job().attempts(1).run_once(slot, panics).await.unwrap();
     assert!(matches!(failed, spindle::job::JobOutcome::Failed { .. }), "{failed:?}");
-    sleep(Duration::from_millis(1_100)).await;
+    sleep(PERIOD).await;
     let text = server.get("/metrics").await.body;
     (0..12).for_each(|_| recording.scrape(&text));
     recording.expect(&[("SpindleAbandoned", 1), ("SpindleJobFailed", 1)]);
 
     world.emulator.inject(Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::Unavailable)));
-    sleep(Duration::from_millis(1_100)).await;
+    sleep(PERIOD).await;
     let text = server.get("/metrics").await.body;
     (0..12).for_each(|_| recording.scrape(&text));
     recording.expect(&[("SpindleTableDown", 1)]);
@@ -105,6 +109,50 @@ async fn labels_are_bounded() {
 }
 
 #[tokio::test]
+async fn a_member_that_has_gone_leaves_no_heartbeat_of_its_fleet() {
+    let world = World::start().await;
+    world.write(&[("spindle:member:orders/node-1", Some("node-1")), ("a", Some("a"))]).await;
+    world.emulator.advance(Duration::from_secs(700));
+    let server = Server::start(&world, &["--metrics-locks", "1"]).await;
+    let body = server.get("/metrics").await.body;
+    let ages = |of: &str| {
+        body.matches(&format!("spindle_table_lock_heartbeat_age_seconds{{lock=\"{of}\"}}")).count()
+    };
+    assert_eq!((ages("a"), ages("(others)")), (1, 0), "no alert tells of it: {body}");
+}
+
+#[tokio::test]
+async fn shards_that_a_move_left_behind_are_not_shown() {
+    let world = World::start().await;
+    let shard = |part: &str| format!("spindle:shard:orders/emails/{part}");
+    let names = [shard("0"), shard("1"), shard("2"), shard("3"), shard("4")];
+    let [of_a, free, left, held, other] = &names;
+    let rows = [(of_a, Some("a")), (free, None), (left, None), (held, Some("a"))];
+    world.write(&rows.map(|(name, id)| (name.as_str(), id))).await;
+    world.write(&[(&other.replace("emails", "mails"), None)]).await;
+    let (now, epoch) = (world.emulator.clock().now(), Timestamp::from_micros(0));
+    let count = |count: &str| Cells {
+        heartbeat: Some(epoch),
+        lease_ms: None,
+        info: None,
+        writer: Writer::from(count),
+        ..Cells::term(now, "", 0)
+    };
+    let server = Server::start(&world, &[]).await;
+    let shown = async || -> Vec<u32> {
+        sleep(PERIOD).await;
+        let all = server.events().await.next().await.unwrap().1;
+        let locks = all["locks"].as_array().unwrap().iter();
+        locks.filter_map(|lock| lock["name"].as_str()?.rsplit('/').next()?.parse().ok()).collect()
+    };
+    assert_eq!(shown().await, [0, 1, 2, 3, 4], "no row names a count");
+    world.apply(&[row(&shard("count"), count("shards 2 from 4 draining"))]).await;
+    assert_eq!(shown().await, [0, 1, 2, 3, 4]);
+    world.apply(&[row(&shard("count"), count("shards 2 from 4"))]).await;
+    assert_eq!(shown().await, [0, 1, 3, 4], "nobody is to have the third");
+}
+
+#[tokio::test]
 async fn health_follows_spanner() {
     let world = World::start().await;
     let server = Server::start(&world, &[]).await;
@@ -112,7 +160,7 @@ async fn health_follows_spanner() {
     assert_eq!((well.status, well.body.as_str()), (200, "ok\n"));
     let fault = Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::PermissionDenied));
     world.emulator.inject(fault);
-    sleep(Duration::from_millis(1_100)).await;
+    sleep(PERIOD).await;
     // A scrape polls again, and the probe learns of it.
     let scraped = server.get("/metrics").await.body;
     assert!(scraped.contains("spindle_table_up 0"), "{scraped}");
