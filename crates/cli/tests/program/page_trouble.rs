@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use spindle_emulator::engine::{Mutation, WriteKind};
+use spindle_emulator::engine::{Code, Mutation, WriteKind};
+use spindle_emulator::{Effect, Fault};
 
 use crate::browser::Browser;
 use crate::http::Server;
@@ -151,5 +152,64 @@ async fn five_thousand_locks_of_which_half_are_dead_are_named_by_holder_and_numb
     let cut = "[...document.querySelectorAll('#locks .head')].filter((it) => it.scrollWidth > it.clientWidth).length";
     assert_eq!(browser.eval(cut).await, 0, "names are whole");
     browser.screenshot(&shot("page-half-dead.png")).await;
+    assert_eq!(browser.complaints, [""; 0], "nothing was refused by the policy");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium: .ci/run page"]
+async fn a_page_before_spanner_and_one_without_locks_tell_no_time_that_is_not_so() {
+    let world = World::start().await;
+    let away = Fault::any().effect(Effect::Fail(Code::Unavailable)).times(u64::MAX);
+    let away = world.emulator.inject(away);
+    let server = Server::start(&world, &[]).await;
+    let mut browser = Browser::start().await;
+    browser.open(&format!("http://{}/", server.address)).await;
+    browser.until("!document.getElementById('trouble').hidden").await;
+    let summary = "document.getElementById('summary').textContent";
+    assert_eq!(browser.eval(summary).await, "Nothing is known yet");
+    browser.eval("drawAxis()").await;
+    let said = "['axis', 'totals'].map((id) => document.getElementById(id).textContent)";
+    assert_eq!(browser.eval(said).await, json!(["", ""]));
+    away.remove();
+    browser.until(&format!("{summary}.startsWith('As of ')")).await;
+    browser.until("Math.abs(seenAt() - Date.now()) < 60000").await;
+    let midnight = "clock(new Date(2026, 0, 1, 0, 5).getTime())";
+    assert_eq!(browser.eval(midnight).await, "00:05:00", "the browser's language is American");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium: .ci/run page"]
+async fn locks_beyond_the_first_thousand_lines_and_a_holder_that_has_gone_are_within_reach() {
+    let world = World::start().await;
+    let names: Vec<String> = (0..980).map(|n| format!("tenant-{n:03}")).collect();
+    let pods: Vec<String> = (0..70).map(|n| format!("pod-{n:02}")).collect();
+    let of = |n: usize| Some(pods[n % 70].as_str());
+    let rows: Vec<_> = names.iter().enumerate().map(|(n, name)| (name.as_str(), of(n))).collect();
+    world.write(&rows).await;
+    let server = Server::start(&world, &[]).await;
+    let mut browser = Browser::start().await;
+    browser.open(&format!("http://{}/", server.address)).await;
+    let shown = "document.querySelectorAll('tr[data-lock]').length";
+    browser.until(&format!("{shown} > 900")).await;
+    let left = 980 - browser.eval(shown).await.as_u64().unwrap();
+    assert!(left > 0, "headings take lines, too");
+    let more = "document.getElementById('more')";
+    assert_eq!(browser.eval(&format!("{more}.hidden")).await, false);
+    let said = browser.eval(&format!("{more}.textContent")).await;
+    assert_eq!(said, format!("Show more locks: {left} are not shown"));
+    browser.eval(&format!("{more}.click()")).await;
+    browser.until(&format!("{shown} === 980 && {more}.hidden")).await;
+
+    // The last one that has a button of its own holds nothing any more.
+    let pressed = "document.querySelector('#holders [aria-pressed=true]')";
+    browser.eval("document.querySelector('#holders button[title=pod-20]').click()").await;
+    browser.until(&format!("{shown} === 14")).await;
+    let taken: Vec<_> = rows.iter().filter(|(_, pod)| *pod == Some("pod-20")).collect();
+    let taken: Vec<_> = taken.into_iter().map(|(name, _)| (*name, Some("pod-99"))).collect();
+    world.write(&taken).await;
+    browser.until(&format!("{shown} === 0")).await;
+    assert_eq!(browser.eval(&format!("{pressed}.textContent")).await, "pod-20 holds 0");
+    browser.eval(&format!("{pressed}.click()")).await;
+    browser.until(&format!("{shown} > 900")).await;
     assert_eq!(browser.complaints, [""; 0], "nothing was refused by the policy");
 }

@@ -94,6 +94,7 @@ function drawLane(name) {
 
 // The times at five places of every lane.
 function drawAxis() {
+  if (!spannerTime.at) return;
   const at = [1, 0.75, 0.5, 0.25, 0].map((part) => now() - part * lasts());
   const texts = at.map((at, index) => (index === 4 ? "now" : clock(at).slice(0, minutes() > 5 ? 5 : 8)));
   byId("axis").replaceChildren(...texts.map((text) => make("span", {}, text)));

@@ -100,8 +100,14 @@ function showOverview() {
     of.line && ["", `${of.line} with a line, the longest wait ${span(seenAt() - of.first)}`],
   ].filter(Boolean);
   byId("totals").replaceChildren(...totals.map(([kind, text]) => make("li", { class: kind }, text)));
-  const shown = of.holders.slice(0, HOLDERS_SHOWN).map((one) => {
-    const pressed = String(chosen.get("holder") === one.holder);
+  const wanted = chosen.get("holder");
+  const first = of.holders.slice(0, HOLDERS_SHOWN);
+  // A choice can be taken back, also once that one holds nothing any more.
+  if (wanted && !first.some((one) => one.holder === wanted)) {
+    first.push(of.holders.find((one) => one.holder === wanted) ?? { holder: wanted, held: 0, trouble: 0 });
+  }
+  const shown = first.map((one) => {
+    const pressed = String(wanted === one.holder);
     const button = make(
       "button", { type: "button", title: one.holder, "aria-pressed": pressed, class: one.trouble ? "bad" : "" },
       tag(one.holder), ...named(one.holder), " ", make("small", {}, standingOf(one)),
@@ -109,7 +115,7 @@ function showOverview() {
     button.addEventListener("click", () => chooseHolder(pressed === "true" ? null : one.holder));
     return make("li", {}, button);
   });
-  const rest = of.holders.length - shown.length;
+  const rest = of.holders.filter((one) => !first.includes(one)).length;
   if (rest > 0) shown.push(make("li", {}, `and ${rest} more holders`));
   const focused = [...byId("holders").querySelectorAll("button")].indexOf(document.activeElement);
   byId("holders").replaceChildren(...shown);

@@ -25,7 +25,8 @@ const seenAt = () => spannerTime.at;
 const isStale = () => document.body.classList.contains("stale");
 const now = () => spannerTime.at + performance.now() - spannerTime.seen;
 const time = (text) => Date.parse(text);
-const clock = (at) => new Date(at).toLocaleTimeString([], { hour12: false });
+// Eight characters, whatever the browser's language: others have 24 for midnight, or one digit.
+const clock = (at) => new Date(at).toLocaleTimeString("en-GB");
 const zone = () =>
   new Intl.DateTimeFormat([], { timeZoneName: "short" }).formatToParts().find((part) => part.type === "timeZoneName").value;
 const isCompact = () => byId("compact").checked;
@@ -160,7 +161,9 @@ function render() {
   // So many fit a laptop by narrow cells alone; fewer do without, and more don't in any case.
   document.body.classList.toggle("narrow", all.length > 300 && all.length <= 600);
   const limit = pages * (isCompact() ? COMPACT_ROWS : ROWS);
-  const shown = isCompact() ? grouped(all).slice(0, limit) : all.slice(0, limit);
+  const arranged = isCompact() ? grouped(all) : all;
+  const shown = arranged.slice(0, limit);
+  const left = arranged.slice(limit).filter((line) => !line.group).length;
   drop(new Set(shown.map((line) => line.name)));
   dropFleets(new Set(shown.map((line) => line.fleet)));
   for (const heading of byId("locks").querySelectorAll(".group")) heading.remove();
@@ -187,10 +190,12 @@ function render() {
     if (row.details) put(row.details);
   }
   byId("none").hidden = names.length > 0 || locks.size === 0;
-  byId("more").hidden = all.length <= limit;
-  byId("more").textContent = `Show more locks: ${all.length - limit} are not shown`;
+  byId("more").hidden = left === 0;
+  byId("more").textContent = `Show more locks: ${left} are not shown`;
   const when = `${clock(seenAt())} ${zone()}`;
-  byId("summary").textContent = isStale() ? `Nothing is known since ${when}` : `As of ${when}`;
+  const asOf = isStale() ? `Nothing is known since ${when}` : `As of ${when}`;
+  byId("summary").textContent = spannerTime.at ? asOf : "Nothing is known yet";
+  if (!spannerTime.at) return;
   showOverview();
   drawAxis();
 }
@@ -341,7 +346,7 @@ function listen() {
   events.addEventListener("lane", (event) => takeLane(JSON.parse(event.data)));
   events.addEventListener("error", () => {
     trouble("The connection to spindle serve is lost; this page tries again.");
-    if (locks.size) render();
+    if (spannerTime.at) render();
     if (events.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
   });
 }
