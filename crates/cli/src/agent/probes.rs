@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::claims::{Claim, Claims};
+use crate::place::ask;
 use crate::serve::answers;
 use crate::serve::gauges::{escape, family, number};
 use crate::start::Start;
@@ -38,7 +39,7 @@ impl Probes {
         Probes { claims, start, labels_max, reached: Arc::default() }
     }
 
-    /// Asks Spanner for one row, at most every ten seconds once it has answered.
+    /// Asks Spanner, at most every ten seconds once it has answered.
     async fn reached(&self) -> Result<(), String> {
         if let Some(trouble) = self.start.trouble().await {
             return Err(trouble);
@@ -49,10 +50,10 @@ impl Probes {
         {
             return outcome.clone();
         }
-        let mut listing = self.claims.table.list().page_rows(1);
+        let table = self.claims.table.clone();
         // Its answer stands for later probes, also where this one waits no longer.
         let asking = tokio::spawn(async move {
-            let outcome = listing.next().await.map(drop).map_err(|error| error.to_string());
+            let outcome = ask(&table).await.map_err(|error| error.to_string());
             *reached = Some((Instant::now(), outcome.clone()));
             outcome
         });

@@ -10,7 +10,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::process::Command;
 
-use crate::agent::{LONG, gained, lead};
+use crate::agent::{self, LONG, gained, lead};
 use crate::http::Server;
 use crate::world::{DATABASE, Running, World, bare, until};
 
@@ -76,6 +76,17 @@ async fn an_agent_that_comes_before_spanner_waits_and_then_works() {
     until("it is ready", async || agent.get("/readyz").await.status == 200).await;
     gained(&mut lead(&agent, "a", LONG).await).await;
     until("its own lock is held", async || world.is_held("pods").await).await;
+}
+
+#[tokio::test]
+async fn an_agent_asks_once_however_many_records_of_jobs_come_first() {
+    let world = World::start().await;
+    let jobs: Vec<_> = (0..50).map(|job| format!("spindle:job:tenant-{job}")).collect();
+    world.write(&jobs.iter().map(|job| (job.as_str(), None)).collect::<Vec<_>>()).await;
+    let agent = agent::agent(&world, &[]).await;
+    assert_eq!(agent.get("/readyz").await.status, 200);
+    let reads = world.emulator.requests().get(Rpc::StreamingRead);
+    assert_eq!(reads, 2, "one at the start, and one for the probe");
 }
 
 #[tokio::test]
