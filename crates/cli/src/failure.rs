@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::arguments::Form;
 use crate::output::{complain, escaped, notice};
+use crate::place::emulator;
 
 /// Why a command ends without having done what it says.
 #[derive(Debug)]
@@ -213,10 +214,12 @@ pub fn unreachable(text: String, is_credentials: bool) -> Failure {
 }
 
 fn place() -> String {
-    match std::env::var("SPANNER_EMULATOR_HOST") {
-        Ok(host) if !host.is_empty() => {
+    match emulator() {
+        Some(host) => {
             format!("see that something listens on SPANNER_EMULATOR_HOST, which is {host}")
         }
-        _ => format!("see that this machine reaches spanner.googleapis.com:443; or {CREDENTIALS}"),
+        None => {
+            format!("see that this machine reaches spanner.googleapis.com:443; or {CREDENTIALS}")
+        }
     }
 }

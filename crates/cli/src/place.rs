@@ -71,10 +71,9 @@ impl Place {
         let Some(endpoint) = endpoint else {
             return Ok(LockTable::admin(&self.spanner).await?);
         };
-        let is_emulator = std::env::var_os("SPANNER_EMULATOR_HOST").is_some();
         let endpoint = match endpoint.contains("://") {
             true => endpoint.to_string(),
-            false if is_emulator => format!("http://{endpoint}"),
+            false if emulator().is_some() => format!("http://{endpoint}"),
             false => format!("https://{endpoint}"),
         };
         let builder = self.spanner.database_admin_builder().with_endpoint(&endpoint);
@@ -83,6 +82,11 @@ impl Place {
                 .cure("pass --admin-endpoint HOST:PORT")
         })
     }
+}
+
+/// Returns the emulator to which every request goes, if one is named: an empty name is none.
+pub fn emulator() -> Option<String> {
+    std::env::var("SPANNER_EMULATOR_HOST").ok().filter(|host| !host.is_empty())
 }
 
 /// Asks for rows that nobody has: only then is the table known to be there, and to be readable.

@@ -8,7 +8,7 @@ use spindle::LockTable;
 use crate::arguments::Ddl;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::place::Place;
+use crate::place::{Place, emulator};
 
 pub fn ddl(out: &Output, ddl: &Ddl, table: &str) -> Result<ExitCode> {
     let statements = match (ddl.postgresql, ddl.upgrade) {
@@ -43,7 +43,7 @@ pub async fn init(place: &Place, out: &Output, endpoint: Option<&str>) -> Result
 fn misplaced(error: spindle::Error) -> Failure {
     let is_silent = error.is_retryable();
     let failure = Failure::from(error);
-    if !is_silent || std::env::var_os("SPANNER_EMULATOR_HOST").is_none() {
+    if !is_silent || emulator().is_none() {
         return failure;
     }
     failure.cure(
