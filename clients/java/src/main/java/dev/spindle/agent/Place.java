@@ -11,6 +11,7 @@ import java.net.SocketAddress;
 import java.net.StandardProtocolFamily;
 import java.net.URI;
 import java.net.UnixDomainSocketAddress;
+import java.net.UnknownHostException;
 import java.nio.ByteBuffer;
 import java.nio.channels.Channels;
 import java.nio.channels.ClosedChannelException;
@@ -23,6 +24,7 @@ import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import java.util.stream.Stream;
 
 /** The agent's address and its secret, which is read anew for each request. */
 final class Place {
@@ -39,15 +41,23 @@ final class Place {
   }
 
   private final String address;
+
+  /** Null for a socket. */
+  private final URI uri;
+
   private final String token;
   private final Path tokenFile;
 
   Place(Agent.Settings settings) {
     Map<String, String> said = System.getenv();
     address = or(settings.address(), said.get("SPINDLE_AGENT"), "127.0.0.1:9465");
-    String file = settings.token() == null ? said.get("SPINDLE_AGENT_TOKEN_FILE") : null;
-    tokenFile = or(settings.tokenFile(), file == null ? null : Path.of(file), null);
-    token = or(settings.token(), said.get("SPINDLE_AGENT_TOKEN"), null);
+    uri = address.startsWith("/") ? null : URI.create("http://" + address);
+    if (uri != null && (uri.getHost() == null || uri.getPort() < 0)) {
+      throw new IllegalArgumentException("address " + address + ": expected HOST:PORT, or the path of a socket");
+    }
+    String file = settings.token() == null ? or(said.get("SPINDLE_AGENT_TOKEN_FILE")) : null;
+    tokenFile = settings.tokenFile() == null && file != null ? Path.of(file) : settings.tokenFile();
+    token = or(settings.token(), said.get("SPINDLE_AGENT_TOKEN"));
   }
 
   static Thread daemon(Runnable work) {
@@ -56,8 +66,9 @@ final class Place {
     return thread;
   }
 
-  private static <T> T or(T first, T second, T last) {
-    return first != null ? first : second != null ? second : last;
+  /** Returns the first that says something; null where none does. */
+  private static String or(String... texts) {
+    return Stream.of(texts).filter(text -> text != null && !text.isEmpty()).findFirst().orElse(null);
   }
 
   /** An answer that is read. A reader that waits longer than the limit is ended. */
@@ -124,14 +135,14 @@ final class Place {
   }
 
   private SocketAddress place() throws IOException {
-    if (address.startsWith("/")) {
+    if (uri == null) {
       return UnixDomainSocketAddress.of(address);
     }
-    URI uri = URI.create("http://" + address);
-    if (uri.getHost() == null || uri.getPort() < 0) {
-      throw new IllegalArgumentException("address " + address + ": expected HOST:PORT, or the path of a socket");
+    InetSocketAddress at = new InetSocketAddress(uri.getHost().replaceAll("[\\[\\]]", ""), uri.getPort());
+    if (at.isUnresolved()) {
+      throw new UnknownHostException(uri.getHost());
     }
-    return new InetSocketAddress(uri.getHost().replaceAll("[\\[\\]]", ""), uri.getPort());
+    return at;
   }
 
   /** Sends a request. Its answer is yet to be read, unless it is a refusal. Whoever has begun may close it. */

@@ -390,6 +390,22 @@ public final class PackageTest {
         check(none.getMessage().contains(cut), none);
       }
     }
+    for (String address : List.of("localhost", "a_b:9465")) {
+      try {
+        throw new AssertionError(new Agent(new Agent.Settings(address, null, null, false)));
+      } catch (IllegalArgumentException refused) {
+        check(refused.getMessage().contains(address), refused);
+      }
+    }
+    check(new Agent(new Agent.Settings("", "", null, false)) != null, "what is empty is left out");
+    // No label of a name is as long, so no server is asked for it.
+    String unknown = "x".repeat(64) + ":9465";
+    try (Agent agent = new Agent(new Agent.Settings(unknown, null, null, false))) {
+      agent.acquire("java-unknown", Duration.ZERO, lease(LONG), term -> {});
+      throw new AssertionError("nobody has this name");
+    } catch (java.net.UnknownHostException none) {
+      check(unknown.startsWith(none.getMessage()), none);
+    }
     try (Started started = Started.at(ON_TCP); Agent agent = started.agent()) {
       agent.lead("java-bad", new Agent.Options().id(">id"), term -> {});
       throw new AssertionError("no repetition cures it");
