@@ -51,6 +51,15 @@ impl Place {
         Ok(place)
     }
 
+    /// Connects once more, for a command that runs on: this connection comes back by itself after Spanner has lost its
+    /// session.
+    pub async fn lasting(common: &Common) -> Result<Place> {
+        let place = Place::reach(common).await?;
+        let locks = LockTable::new(&place.database, &place.table);
+        ask(&locks).await?;
+        Ok(Place { locks, ..place })
+    }
+
     /// Reads the rows whose names begin so, in pages of so many rows.
     pub async fn rows(&self, prefix: &str, page_rows: u32) -> Result<Vec<LockState>> {
         let mut listing = self.locks.list().prefix(prefix).page_rows(page_rows);

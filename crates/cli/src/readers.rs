@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use spindle::LockState;
+use spindle::{LockState, LockTable, Result};
 
 use crate::record::{LEASE_ASSUMED, Record, State};
 
@@ -38,6 +38,18 @@ impl Readers {
             }
         }
         Readers(readers)
+    }
+
+    /// Reads those for whom the holder of this gate waits; another row has none.
+    pub async fn of(table: &LockTable, state: &LockState) -> Result<Readers> {
+        let mut rows = Vec::new();
+        if state.is_held() && state.name.starts_with(KIND) {
+            let mut listing = table.list().prefix(format!("{}/", state.name)).page_rows(1_000);
+            while let Some(row) = listing.next().await? {
+                rows.push(row);
+            }
+        }
+        Ok(Readers::among(&rows))
     }
 
     /// Returns true if somebody holds the lock: a writer that waits does not.

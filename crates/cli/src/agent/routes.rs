@@ -12,7 +12,7 @@ use axum::response::sse::Event;
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router, middleware};
 use serde_json::{Value, json};
-use spindle::{FencingToken, LockState, Spindle, Term};
+use spindle::{FencingToken, Spindle, Term};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_stream::StreamExt as _;
@@ -29,7 +29,7 @@ use super::probes::{self, Probes};
 use super::refusal::{CLAIM_EXISTS, Refusal, Result, bad, is_ending, unavailable};
 use super::request::{Acquire, LOCKS_MAX, Lead, Resign, RunOnce, WAIT_MAX, has_body, read};
 use super::witness::witness;
-use crate::record::Record;
+use crate::readers::Readers;
 use crate::serve::allowed_hosts::{AllowedHosts, check_host};
 use crate::serve::answers::{self, json as answer};
 use crate::serve::connections::are_few_files;
@@ -333,8 +333,10 @@ async fn leader(
     let name = asked.into_iter().find_map(|(key, name)| (key == "lock").then_some(name));
     let name = name.ok_or_else(|| bad("write /v1/leader?lock=NAME"))?;
     shared.has_started().await?;
-    let state: LockState = shared.claims.table.inspect(&name).await?;
-    Ok(answer(StatusCode::OK, &Record::new(&state)))
+    let table = &shared.claims.table;
+    let state = table.inspect(&name).await?;
+    let readers = Readers::of(table, &state).await?;
+    Ok(answer(StatusCode::OK, &readers.record(&state)))
 }
 
 /// Answers as the former leader-elector sidecar did.

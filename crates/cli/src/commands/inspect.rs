@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use spindle::{Holding, LockState};
+use spindle::Holding;
 
 use crate::arguments::{Form, Ls, SortBy};
 use crate::failure::{Code, Result};
@@ -60,7 +60,7 @@ fn sort(records: &mut [Record], by: SortBy) {
 
 pub async fn show(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
     let state = place.locks.inspect(name).await?;
-    let record = readers(place, &state).await?.record(&state);
+    let record = Readers::of(&place.locks, &state).await?.record(&state);
     out.one(&record, || record.in_words())?;
     if state.holding == Holding::NeverHeld {
         let table = &place.table;
@@ -73,7 +73,7 @@ pub async fn show(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
 
 pub async fn who(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
     let state = place.locks.inspect(name).await?;
-    let readers = readers(place, &state).await?;
+    let readers = Readers::of(&place.locks, &state).await?;
     match state.holder().filter(|_| readers.is_held(&state)) {
         Some(id) => {
             out.one(&id, || format!("{}\n", crate::output::printable(id)))?;
@@ -81,12 +81,4 @@ pub async fn who(place: &Place, out: &Output, name: &str) -> Result<ExitCode> {
         }
         None => Ok(Code::No.exit()),
     }
-}
-
-/// Reads the readers for whom the holder of this gate waits; another row has none.
-pub async fn readers(place: &Place, state: &LockState) -> Result<Readers> {
-    if !state.is_held() || !state.name.starts_with(KIND) {
-        return Ok(Readers::default());
-    }
-    Ok(Readers::among(&place.rows(&format!("{}/", state.name), 1_000).await?))
 }

@@ -52,14 +52,14 @@ pub async fn carry_out(arguments: Arguments) -> Result<ExitCode> {
 async fn act(arguments: Arguments) -> Result<ExitCode> {
     let Arguments { common, command } = arguments;
     let out = Output::new(&common);
-    let reach = || Place::reach(&common);
+    let (reach, lasting) = (|| Place::reach(&common), || Place::lasting(&common));
     match command {
         Command::Ls(listed) => inspect::ls(&reach().await?, &out, &listed).await,
         Command::Show(lock) => inspect::show(&reach().await?, &out, &lock.name).await,
         Command::Who(lock) => inspect::who(&reach().await?, &out, &lock.name).await,
-        Command::Wait(asked) => wait::wait(&reach().await?, &out, &asked).await,
+        Command::Wait(asked) => wait::wait(&lasting().await?, &out, &asked).await,
         Command::History(asked) => history::history(&reach().await?, &out, &asked).await,
-        Command::Watch(asked) => watch::watch(&reach().await?, &out, &asked).await,
+        Command::Watch(asked) => watch::watch(&lasting().await?, &out, &asked).await,
         Command::Members { group } => fleet::members(&reach().await?, &out, group.as_deref()).await,
         Command::Shards { name: Some(name), resize } if resize.resize.is_some() => {
             resize::resize(&reach().await?, &out, &name, &resize).await

@@ -12,16 +12,16 @@ use ratatui::style::{Color, Style, Stylize as _};
 use ratatui::widgets::{Row, Table};
 use ratatui::{DefaultTerminal, Frame};
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use crate::arguments::{Form, Listed, Watch};
 use crate::failure::{Code, Failure, Result};
 use crate::fleets::{Entry, grouped};
-use crate::output::{Cell, Line as _, Output, Paint, complain, narrow, printable, widths};
+use crate::output::{Cell, Line as _, Output, Paint, narrow, printable, widths};
 use crate::place::Place;
 use crate::record::{Record, State};
+use crate::signals::Signals;
 
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
@@ -89,7 +89,7 @@ async fn print(place: &Place, out: &Output, asked: &Watch, first: Polled) -> Res
             }
             Err(failure) => {
                 after = asked.interval;
-                complain(&failure.to_string());
+                failure.tell(out.form);
             }
         }
     }
@@ -176,12 +176,12 @@ async fn draw(place: &Place, asked: &Watch, first: Polled) -> Result<ExitCode> {
     let after = pause(asked.interval, first.took);
     let entries = grouped(first.records, &asked.listed);
     let mut screen = Screen { title, entries, trouble: None, selected: 0, top: 0, height: 1 };
-    let mut terminated = signal(SignalKind::terminate())?;
+    let mut signals = Signals::listen()?;
     let mut terminal = ratatui::try_init()?;
     let outcome = tokio::select! {
         outcome = follow(place, asked, after, &mut terminal, &mut screen) => outcome,
         // The terminal is left as it was.
-        _ = terminated.recv() => Ok(ExitCode::from(143)),
+        signal = signals.end() => Ok(ExitCode::from(signal.exit_code())),
     };
     ratatui::try_restore()?;
     outcome

@@ -7,6 +7,7 @@ use spindle::{CancellationToken, Database, LockTable};
 use spindle_fleet::{Member, RwLock, Semaphore};
 use tokio::time::timeout;
 
+use crate::agent::agent;
 use crate::big_table;
 use crate::http::Server;
 use crate::world::{DATABASE, TIME_LIMIT, World, until};
@@ -145,6 +146,8 @@ async fn a_writer_waits_while_anybody_reads_and_writes_then() {
     // No command takes it for a holder.
     let gate = "spindle:rw:jobs";
     world.run(&["who", gate]).await.ends(1).says_only("");
+    let told = agent(&world, &[]).await.json(&format!("/v1/leader?lock={gate}")).await;
+    assert_eq!(told["state"], "waiting", "{told}");
     let shown = world.ok(&["show", gate]).await;
     assert!(shown.contains("state       waiting\ncontender   node-2\n"), "{shown}");
     assert!(shown.contains("next        waits until no reader is left (1 now)"), "{shown}");

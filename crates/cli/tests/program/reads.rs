@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use spindle_emulator::engine::{Mutation, Timestamp, WriteKind};
-use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_emulator::engine::{Code, Mutation, Timestamp, WriteKind};
+use spindle_emulator::{Effect, Fault, Restart, Rpc};
 
-use crate::world::{DATABASE, World, bare, finish, stall_a_poll};
+use crate::world::{DATABASE, World, bare, finish, stall_a_poll, until};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -78,6 +78,35 @@ async fn wait_ends_once_the_lock_is_as_it_was_asked_for_or_its_time_is_over() {
 }
 
 #[tokio::test]
+async fn a_wait_outlives_a_spanner_that_has_answered_once() {
+    let world = World::start().await;
+    world.write(&[("job", Some("node-1"))]).await;
+    let fails = Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::Unavailable)).times(1);
+    world.emulator.inject(fails.clone());
+    world.run(&["wait", "job", "--for", "free"]).await.ends(3);
+    world.emulator.inject(fails.skip(2));
+    let mut wait = world.spawn(&["wait", "job", "--for", "free", "-o", "json"]);
+    let told: Value = serde_json::from_str(&wait.complaint().await).unwrap();
+    assert_eq!(told["exit_code"], 3, "{told}");
+    world.emulator.restart(Restart::keep().lose_sessions()).await.unwrap();
+    world.write(&[("job", None)]).await;
+    wait.end().await.ends(0).says("released");
+}
+
+#[tokio::test]
+async fn a_wait_for_a_writer_ends_once_the_last_reader_has_gone() {
+    let world = World::start().await;
+    let (gate, reader) = ("spindle:rw:jobs", "spindle:rw:jobs/node-3");
+    world.write(&[(gate, Some("node-2")), (reader, Some("node-3"))]).await;
+    let reads = || world.emulator.requests().get(Rpc::StreamingRead);
+    let before = reads();
+    let wait = world.spawn(&["wait", gate, "--for", "held"]);
+    until("it has looked at both", async || reads() >= before + 3).await;
+    world.write(&[(reader, None)]).await;
+    wait.end().await.ends(0).says("held");
+}
+
+#[tokio::test]
 async fn a_failure_is_told_in_the_form_of_the_output_and_within_its_time() {
     let world = World::start().await;
     for form in ["json", "jsonl"] {
@@ -146,6 +175,21 @@ async fn watch_prints_each_change_as_a_line_into_a_pipe() {
     // And no line where nothing has changed.
     let _mail = world.hold("mail", "node-2", LEASE).await;
     assert!(watch.line().await.contains("mail: held by node-2"));
+}
+
+#[tokio::test]
+async fn a_watch_tells_an_error_in_its_form_and_outlives_its_session() {
+    let world = World::start().await;
+    world.write(&[("billing", Some("node-1"))]).await;
+    let mut watch = world.spawn(&["watch", "--interval", "100ms", "-o", "json"]);
+    watch.line().await;
+    let fails = Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::Unavailable)).times(1);
+    world.emulator.inject(fails);
+    let told: Value = serde_json::from_str(&watch.complaint().await).unwrap();
+    assert_eq!(told["exit_code"], 3, "{told}");
+    world.emulator.restart(Restart::keep().lose_sessions()).await.unwrap();
+    world.write(&[("billing", Some("node-2"))]).await;
+    watch.says("node-2").await;
 }
 
 #[tokio::test]

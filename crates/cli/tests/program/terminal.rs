@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
 
 use crate::big_table;
@@ -92,6 +93,23 @@ async fn watch_draws_who_holds_and_follows_it_until_q() {
         !terminal.screen.lock().unwrap().screen().alternate_screen()
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_a_signal_ends_leaves_the_terminal_as_it_was() {
+    let world = World::start().await;
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+        let mut terminal = Terminal::start(&world, 120, &["watch"]);
+        terminal.shows("0 of 0 held").await;
+        assert!(terminal.screen.lock().unwrap().screen().alternate_screen());
+        let pid = terminal.child.process_id().unwrap().cast_signed();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+        assert_eq!(terminal.ends().await, code);
+        until("the terminal is as it was", async || {
+            !terminal.screen.lock().unwrap().screen().alternate_screen()
+        })
+        .await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
