@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
 use spindle_protocol::LEASE_MAX;
 use tokio::time::{Instant, sleep_until};
 
@@ -10,7 +12,7 @@ use super::inspect::inspect;
 use super::state::{Holding, LockState};
 use crate::error::{Error, Result};
 use crate::settings::LEASE_DEFAULT;
-use crate::store::Table;
+use crate::store::{REQUEST_LIMIT, Table};
 use crate::token::FencingToken;
 
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
@@ -71,13 +73,15 @@ pub struct Observer {
     table: Arc<Table>,
     lock: String,
     polls: Polls,
+    /// The poll that is not over, and when it began.
+    under_way: Option<(Instant, Shared<BoxFuture<'static, Result<LockState>>>)>,
     /// The term that was reported last, or that there was none.
     reported: Option<Option<FencingToken>>,
 }
 
 impl Observer {
     pub(crate) fn new(table: Arc<Table>, lock: String) -> Observer {
-        Observer { table, lock, polls: Polls::new(), reported: None }
+        Observer { table, lock, polls: Polls::new(), under_way: None, reported: None }
     }
 
     /// Sets the time from one poll to the next; 1 s by default, from 1 ms to a day.
@@ -105,10 +109,9 @@ impl Observer {
     ///
     /// Dropping the future loses nothing: the change is reported by the next call.
     pub async fn next(&mut self) -> Result<LockState> {
-        let subject = format!("lock `{}`", self.lock);
         loop {
-            self.polls.turn(&subject).await?;
-            let polled = inspect(&self.table, &self.lock).await;
+            let polled = self.poll().await?.await;
+            self.under_way = None;
             let pause = polled.as_ref().map_or(self.polls.interval, |state| self.pause(state));
             self.polls.polled(pause);
             let state = polled?;
@@ -118,6 +121,21 @@ impl Observer {
                 return Ok(state);
             }
         }
+    }
+
+    /// Returns the poll under way; begins one where it is time to. One that was dropped goes on: beside events that come
+    /// faster than its answer none would ever be over.
+    async fn poll(&mut self) -> Result<impl Future<Output = Result<LockState>> + use<>> {
+        if let Some((begun, poll)) = &self.under_way
+            && begun.elapsed() <= REQUEST_LIMIT
+        {
+            return Ok(poll.clone());
+        }
+        self.polls.turn(&format!("lock `{}`", self.lock)).await?;
+        let (table, lock) = (Arc::clone(&self.table), self.lock.clone());
+        let poll = async move { inspect(&table, &lock).await }.boxed().shared();
+        self.under_way = Some((Instant::now(), poll.clone()));
+        Ok(poll)
     }
 
     /// Waits until the interval is over, or the lease is, whichever comes first.

@@ -173,6 +173,29 @@ async fn an_observer_sees_terms_and_vacancy_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_observer_tells_a_change_beside_events_that_come_faster_than_an_answer() {
+    let world = World::start().await;
+    let table = world.table();
+    table.check().await.unwrap();
+    let slow = Effect::Delay(Duration::from_millis(50));
+    world.spanner.inject(Fault::on(Rpc::StreamingRead).effect(slow));
+    let requests = world.spanner.requests();
+    requests.reset();
+    let mut observer = table.observe(LOCK);
+    let telling = async {
+        loop {
+            tokio::select! {
+                state = observer.next() => return state.unwrap(),
+                () = sleep(Duration::from_millis(10)) => {}
+            }
+        }
+    };
+    let told = timeout(LEASE, telling).await.expect("it is told");
+    assert_eq!(told.holding, Holding::NeverHeld);
+    assert_eq!(requests.get(Rpc::StreamingRead), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_observer_goes_on_after_an_outage() {
     let world = World::start().await;
     let a = world.elect("a").await;
