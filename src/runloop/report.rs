@@ -231,6 +231,8 @@ impl Report {
     pub(super) fn ended(&mut self, token: FencingToken, end: &TermEnd, held_until: Moment) {
         let lease = self.settings.timing.lease;
         let unrenewed_for = (self.settings.clock.now() + lease).since(held_until);
+        // How fast Spanner was says nothing of the next term.
+        self.answers = Answers::default();
         self.meter.ended(end);
         self.log.ended(token, end.clone(), unrenewed_for);
         if let TermEnd::OutOfContact { contact: Some(_) } = end {

@@ -93,6 +93,23 @@ async fn a_term_that_ends_of_slowness_says_what_was_measured_and_which_lease_wou
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_term_that_ends_of_silence_blames_no_slowness_of_the_term_before() {
+    let world = World::start().await;
+    let holder = world.elect("a").await;
+    let slow = slow_down(&world, LEASE / 100 * 45);
+    holder.holds_no_more().await;
+    slow.iter().for_each(FaultHandle::remove);
+    holder.holds().await;
+    let term = holder.lock.term().unwrap();
+    world.spanner.inject(Fault::any().effect(Effect::Stall));
+    timeout(EVENTUALLY, term.cancelled()).await.expect("it is lost");
+    let Some(TermEnd::OutOfContact { contact: Some(contact), .. }) = term.ended() else {
+        panic!("{:?}", term.ended())
+    };
+    assert!(contact.to_string().starts_with("no answer for"), "{contact}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_term_that_a_read_has_found_counts_silence_from_then_on() {
     let world = World::start().await;
     let lost = Fault::on(Rpc::Commit).table("locktable").key(LOCK).times(1);
