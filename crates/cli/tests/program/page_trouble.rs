@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use spindle_emulator::engine::{Code, Mutation, WriteKind};
-use spindle_emulator::{Effect, Fault};
+use spindle_emulator::{Effect, Fault, Rpc};
 
 use crate::browser::Browser;
 use crate::http::Server;
@@ -164,7 +164,7 @@ async fn a_page_before_spanner_and_one_without_locks_tell_no_time_that_is_not_so
     let server = Server::start(&world, &[]).await;
     let mut browser = Browser::start().await;
     browser.open(&format!("http://{}/", server.address)).await;
-    browser.until("!document.getElementById('trouble').hidden").await;
+    browser.until("document.getElementById('trouble')?.hidden === false").await;
     let summary = "document.getElementById('summary').textContent";
     assert_eq!(browser.eval(summary).await, "Nothing is known yet");
     browser.eval("drawAxis()").await;
@@ -211,5 +211,37 @@ async fn locks_beyond_the_first_thousand_lines_and_a_holder_that_has_gone_are_wi
     assert_eq!(browser.eval(&format!("{pressed}.textContent")).await, "pod-20 holds 0");
     browser.eval(&format!("{pressed}.click()")).await;
     browser.until(&format!("{shown} > 900")).await;
+    assert_eq!(browser.complaints, [""; 0], "nothing was refused by the policy");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium: .ci/run page"]
+async fn a_page_that_nobody_sees_costs_nothing_and_is_up_to_date_once_it_is_seen() {
+    let world = World::start().await;
+    world.write(&[("billing", Some("node-1"))]).await;
+    let server = Server::start(&world, &[]).await;
+    let mut browser = Browser::start().await;
+    browser.open(&format!("http://{}/", server.address)).await;
+    let holder = "document.querySelector('tr[data-lock=billing] .holder')?.textContent";
+    browser.until(&format!("{holder} === 'node-1'")).await;
+    let seen = async |browser: &mut Browser, is_seen: bool| {
+        let hidden = format!(
+            "Object.defineProperty(document, 'hidden', {{ value: {}, configurable: true }})",
+            !is_seen
+        );
+        browser
+            .eval(&format!("{hidden}, document.dispatchEvent(new Event('visibilitychange'))"))
+            .await;
+    };
+    seen(&mut browser, false).await;
+    let reads = || world.emulator.requests().get(Rpc::StreamingRead);
+    // One poll may be under way.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let before = reads();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(reads(), before, "nobody looks");
+    world.write(&[("billing", Some("node-2"))]).await;
+    seen(&mut browser, true).await;
+    browser.until(&format!("{holder} === 'node-2'")).await;
     assert_eq!(browser.complaints, [""; 0], "nothing was refused by the policy");
 }

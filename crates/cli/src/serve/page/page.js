@@ -18,6 +18,7 @@ const asked = new Map();
 const visible = new Set();
 const chosen = new URLSearchParams(location.search);
 let pages = 1;
+let events = null;
 let spannerTime = { at: 0, seen: 0 };
 
 // Spanner's time of the last read: nothing later is known.
@@ -339,15 +340,18 @@ function change(event) {
   announce(news);
 }
 
+// Nobody looks at a hidden page; and all pages of a browser share six connections.
 function listen() {
-  const events = new EventSource("/events");
-  events.addEventListener("all", all);
-  events.addEventListener("change", change);
-  events.addEventListener("lane", (event) => takeLane(JSON.parse(event.data)));
-  events.addEventListener("error", () => {
+  events?.close();
+  if (document.hidden) return;
+  const source = (events = new EventSource("/events"));
+  source.addEventListener("all", all);
+  source.addEventListener("change", change);
+  source.addEventListener("lane", (event) => takeLane(JSON.parse(event.data)));
+  source.addEventListener("error", () => {
     trouble("The connection to spindle serve is lost; this page tries again.");
     if (spannerTime.at) render();
-    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
+    if (source.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
   });
 }
 
@@ -393,3 +397,4 @@ setInterval(() => {
 setInterval(ask, 10_000);
 hatch();
 listen();
+document.addEventListener("visibilitychange", listen);
