@@ -17,7 +17,8 @@ pub fn ddl(out: &Output, ddl: &Ddl, table: &str) -> Result<ExitCode> {
         (true, false) => LockTable::ddl(spindle::Ddl::PostgreSql),
         (true, true) => LockTable::ddl(spindle::Ddl::PostgreSqlUpgrade),
     };
-    out.text(&statements.replace(" locktable", &format!(" {table}")))?;
+    let statements = statements.replace(" locktable", &format!(" {table}"));
+    out.text(&format!("{}\n", statements.trim_end()))?;
     Ok(ExitCode::SUCCESS)
 }
 

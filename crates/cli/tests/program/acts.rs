@@ -116,6 +116,7 @@ async fn init_adds_the_columns_that_an_old_table_lacks() {
 async fn the_statements_that_ddl_prints_make_a_table_of_the_name_that_was_asked_for() {
     let world = World::with("").await;
     let ran = world.run(&["ddl", "--table", "jobs"]).await;
+    assert!(ran.out.ends_with(")\n"), "a whole line: {ran:?}");
     world.emulator.create_database("projects/p/instances/i/databases/e", &ran.out).await.unwrap();
     let elsewhere = "projects/p/instances/i/databases/e";
     let jobs = LockTable::new(Database::at(world.emulator.endpoint(), elsewhere), "jobs");
