@@ -87,7 +87,8 @@ impl Core {
         // One for partitioned DML has no other.
         let is_last = request.last_statement || is_partitioned;
         let done = self.run_once(database, id, (request.seqno, is_last), vec![statement]).await?;
-        if is_partitioned && database.check_open(id).is_ok() {
+        if is_partitioned {
+            // One whose answer was lost may have committed, or been aborted, before it is repeated.
             match done.failed {
                 None => drop(database.commit(id, &[]).await?),
                 Some(_) => database.rollback(id)?,

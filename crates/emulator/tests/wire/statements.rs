@@ -249,6 +249,30 @@ async fn partitioned_dml_commits_with_its_statement_and_has_no_other() {
     assert_eq!(world.ids().await, ["1", "2", "3"]);
 }
 
+#[tokio::test]
+async fn partitioned_dml_that_was_aborted_unheard_says_so_when_it_is_repeated() {
+    let mut world = World::start().await;
+    world.commit_once([insert(1)]).await.unwrap();
+    let reader = world.begin_read_write().await;
+    world.users(Some(Selector::Id(reader.clone()))).await.unwrap();
+    let session = world.change_session().await;
+    let begun = world.begin(Mode::PartitionedDml(Default::default())).await.unwrap();
+    let update = proto::ExecuteSqlRequest {
+        transaction: selected(Selector::Id(begun.id)),
+        seqno: 1,
+        ..world.statement("UPDATE users SET age = 7 WHERE age IS NULL")
+    };
+    // Its commit waits for the older transaction, which then writes what it has read.
+    waits(world.client.execute_sql(update.clone())).await;
+    let writing = std::mem::replace(&mut world.session, session);
+    world.commit(&reader, [update_age_of_first()]).await.unwrap();
+    world.session = writing;
+    for _ in 0..2 {
+        assert_eq!(code(world.client.execute_sql(update.clone()).await), Code::Aborted);
+    }
+    assert_eq!(rows(&world.users(None).await.unwrap()), ["1 NULL 8"]);
+}
+
 fn update_age_of_first() -> proto::Mutation {
     mutation(Operation::Update(write("users", ["id", "age"], [text("1"), text("8")])))
 }
