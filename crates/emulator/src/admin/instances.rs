@@ -138,6 +138,7 @@ impl Admin {
         registry.instances.remove(known.ok_or_else(|| not_found(&request.name))?);
         registry.operations.forget_below(&request.name);
         let below = format!("{}/databases/", request.name);
+        registry.proto_descriptors.retain(|name, _| !name.starts_with(&below));
         for (name, _) in self.core.all_databases() {
             if name.starts_with(&below) {
                 self.core.drop_database(&name);

@@ -367,9 +367,11 @@ impl Database {
         state.tables.values_mut().for_each(|table| table.rows = Rows::default());
     }
 
-    /// Ends every read-write transaction with ABORTED, as a restart of the server does.
+    /// Ends every read-write transaction with ABORTED, as a restart of the server does, or a drop.
     pub fn abort_all(&self) {
-        self.state().abort_all("Transaction aborted because the server was restarted.");
+        self.state().abort_all(
+            "Transaction aborted because the server was restarted, or the database dropped.",
+        );
     }
 
     /// Returns the rows of a table as they are now, by column name: a look from outside any

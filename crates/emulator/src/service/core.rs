@@ -101,10 +101,16 @@ impl Core {
         Ok(database)
     }
 
-    /// Removes a database and its sessions. It returns true if the database was there.
+    /// Removes a database and its sessions, and ends its transactions. It returns true if the database
+    /// was there.
     pub fn drop_database(&self, name: &str) -> bool {
-        self.sessions().forget_database(name);
-        self.databases().remove(name).is_some()
+        // Held, so that nobody makes a session of the database meanwhile.
+        let mut sessions = self.sessions();
+        let dropped = self.databases().remove(name);
+        sessions.forget_database(name);
+        drop(sessions);
+        // Requests that wait for its locks would wait for transactions that nobody can end.
+        dropped.inspect(Database::abort_all).is_some()
     }
 
     /// Returns the database of this name.

@@ -104,17 +104,20 @@ fn at_once(reply: Result<impl Message>) -> Applied {
 
 impl Core {
     fn create_session(&self, request: &proto::CreateSessionRequest) -> Result<proto::Session> {
+        // Held from before the database is found, so that it isn't dropped in between.
+        let mut sessions = self.sessions();
         let database = self.database(&request.database)?;
         let template = request.session.as_ref();
         check_role(template)?;
         let now = self.clock().now();
-        Ok(self.sessions().create(&request.database, &database, template, now))
+        Ok(sessions.create(&request.database, &database, template, now))
     }
 
     fn create_sessions(
         &self,
         request: &proto::BatchCreateSessionsRequest,
     ) -> Result<proto::BatchCreateSessionsResponse> {
+        let mut sessions = self.sessions();
         let database = self.database(&request.database)?;
         let template = request.session_template.as_ref();
         if template.is_some_and(|template| template.multiplexed) {
@@ -123,9 +126,12 @@ impl Core {
         }
         check_role(template)?;
         let (count, now) = (batch_size(request.session_count)?, self.clock().now());
-        let mut sessions = self.sessions();
         let mut create = || sessions.create(&request.database, &database, template, now);
         let session = (0..count).map(|_| create()).collect();
         Ok(proto::BatchCreateSessionsResponse { session })
     }
 }
+
+#[cfg(test)]
+#[path = "../../tests/private/service/spanner.rs"]
+mod tests;

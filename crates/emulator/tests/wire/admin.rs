@@ -588,4 +588,9 @@ async fn a_lenient_server_keeps_the_descriptors_of_protos_and_another_refuses_th
         assert_eq!(kept(&copy).await, b"more");
         assert!(emulator.drop_database(&copy) && emulator.drop_database(&name));
     }
+    databases.create_database(create(b"told")).await.unwrap();
+    ok(&emulator, &format!("DELETE {INSTANCES}/orders"), Json::Null).await;
+    create_instance(&emulator, "orders").await;
+    databases.create_database(create(&[])).await.unwrap();
+    assert!(kept(&name).await.is_empty(), "it went with its instance");
 }

@@ -171,3 +171,19 @@ async fn deleting_a_session_frees_the_locks_of_its_transaction() {
     delete(&mut world, &holder).await.unwrap();
     at_once(world.commit_once([update(1, "a")])).await;
 }
+
+#[tokio::test]
+async fn dropping_a_database_ends_what_waits_for_its_locks() {
+    let mut world = World::start().await;
+    world.commit_once([insert(1)]).await.unwrap();
+    let reader = world.begin_read_write().await;
+    world.users(Some(Selector::Id(reader))).await.unwrap();
+    world.change_session().await;
+    let commit = world.commit_request(Wanted::SingleUseTransaction(read_write()), [update(1, "a")]);
+    let mut client = world.client.clone();
+    let mut commit = tokio::spawn(async move { client.commit(commit).await });
+    waits(&mut commit).await;
+    assert!(world.emulator.drop_database(DATABASE));
+    let answer = timeout(Duration::from_secs(5), commit).await.expect("it waits on").unwrap();
+    assert_eq!(code(answer), Code::Aborted);
+}
