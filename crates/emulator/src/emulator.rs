@@ -244,8 +244,9 @@ impl Emulator {
     /// Makes requests go wrong from now on.
     ///
     /// # Panics
-    /// No request can meet the fault: no database has its table, its tag is empty, or its probability is
-    /// not between 0 and 1. A test with such a fault would pass whatever it tests.
+    /// No request can meet the fault: no database has its table, requests of its method have no key, it
+    /// meets 0 of them, its tag is empty, or its probability is not between 0 and 1. A test with such a
+    /// fault would pass whatever it tests.
     #[track_caller]
     pub fn inject(&self, fault: Fault) -> FaultHandle {
         match self.running.core.inject(fault) {

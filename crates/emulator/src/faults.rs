@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use googleapis_tonic_google_spanner_v1::google::spanner::v1::TransactionOptions;
+
 use crate::engine::Code;
 use crate::random::Random;
 use crate::rpc::Rpc;
@@ -166,6 +168,28 @@ impl Fault {
         self.effect = effect;
         self
     }
+
+    /// Returns why no request can meet it, if none can.
+    pub(crate) fn gap(&self) -> Option<&'static str> {
+        // Of requests of any method, those that name most.
+        let any = if self.statements { Rpc::ExecuteSql } else { Rpc::Commit };
+        let rpc = self.rpc.unwrap_or(any);
+        let names_rows =
+            matches!(rpc, Rpc::Read | Rpc::StreamingRead | Rpc::BeginTransaction | Rpc::Commit);
+        let has_options = names_rows || rpc.is_statement();
+        let gaps = [
+            (self.times == Some(0), "it is over before the first"),
+            (self.statements && !rpc.is_statement(), "such a request runs no statement"),
+            (self.key.is_some() && !names_rows, "such a request names no row"),
+            (self.table.is_some() && !has_options, "such a request names no table"),
+            (self.tag.is_some() && !has_options, "such a request has no tag"),
+            (
+                self.session.is_some() && !has_options && rpc != Rpc::Rollback,
+                "such a request has no session",
+            ),
+        ];
+        gaps.into_iter().find_map(|(is_there, reason)| is_there.then_some(reason))
+    }
 }
 
 /// A fault that was injected.
@@ -221,8 +245,10 @@ pub(crate) trait Selectable {
     fn named(&self) -> Named<'_> {
         Named::default()
     }
-    /// Asks for no read timestamp from here on.
-    fn hide_read_timestamp(&mut self) {}
+    /// Returns how it begins a transaction, if it does.
+    fn options(&mut self) -> Option<&mut TransactionOptions> {
+        None
+    }
     /// Returns true if it names this table, and a row of it whose key begins with `key` if that is
     /// asked.
     fn names(&self, _table: Option<&str>, _key: Option<&str>, _known: &dyn Known) -> bool {

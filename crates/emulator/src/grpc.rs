@@ -55,6 +55,11 @@ pub(crate) fn one(message: &impl Message) -> Messages {
     Box::pin(stream::once(ready(Ok(message.encode_to_vec()))))
 }
 
+/// Returns a reply that begins, and has nothing but an error.
+pub(crate) fn failed(status: Status) -> Messages {
+    Box::pin(stream::once(ready(Err(status))))
+}
+
 struct Method(Call);
 
 impl ServerStreamingService<Bytes> for Method {

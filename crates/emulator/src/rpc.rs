@@ -32,6 +32,11 @@ impl Rpc {
         matches!(self, Rpc::ExecuteSql | Rpc::ExecuteStreamingSql | Rpc::ExecuteBatchDml)
     }
 
+    /// Returns true for the methods that answer by a stream.
+    pub(crate) fn is_streamed(self) -> bool {
+        matches!(self, Rpc::ExecuteStreamingSql | Rpc::StreamingRead)
+    }
+
     /// Returns the method of this name, as the service writes it: `Commit`.
     pub fn from_name(name: &str) -> Option<Rpc> {
         Rpc::deserialize(StrDeserializer::<value::Error>::new(name)).ok()

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use googleapis_tonic_google_spanner_v1::google::spanner::v1::transaction_options::Mode;
 use hyper::body::Bytes;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response};
@@ -14,7 +15,7 @@ use super::status::status;
 use super::{Connection, Core};
 use crate::engine::{Code, Error, Handle, Result};
 use crate::faults::{Effect, Named, Selectable};
-use crate::grpc::{Answering, Messages};
+use crate::grpc::{self, Answering, Messages};
 use crate::rpc::Rpc;
 
 /// The future that applies a request.
@@ -68,7 +69,13 @@ impl Core {
                     Err(_) => Err(Error::new(Code::DeadlineExceeded, "Deadline exceeded.")),
                 },
             };
-            answer.map(Response::new).map_err(|error| status(&error))
+            let answer = answer.map_err(|error| status(&error));
+            // A stream begins before its error, as Cloud Spanner's does: Node's client takes an error
+            // without a reply for a connection that failed, and tries twice more by itself.
+            match rpc.is_streamed() {
+                true => Ok(Response::new(answer.unwrap_or_else(grpc::failed))),
+                false => answer.map(Response::new),
+            }
         })
     }
 
@@ -121,7 +128,12 @@ impl Core {
                     self.end_latest(session)?;
                 }
             }
-            Effect::HideReadTimestamp => call.message().hide_read_timestamp(),
+            Effect::HideReadTimestamp => {
+                let options = call.message().options();
+                if let Some(Mode::ReadOnly(read)) = options.and_then(|it| it.mode.as_mut()) {
+                    read.return_read_timestamp = false;
+                }
+            }
         }
         call.apply(core).await
     }

@@ -150,6 +150,9 @@ impl Core {
                 if tables.is_empty() { "none".to_owned() } else { tables.join(", ") }
             ));
         }
+        if let Some(gap) = fault.gap() {
+            return refused(format!("No request can meet this fault: {gap}."));
+        }
         if fault.tag.as_deref() == Some("") {
             return refused(
                 "A fault on an empty tag: requests without a tag have none.".to_owned(),

@@ -89,12 +89,8 @@ struct Sending {
 }
 
 /// Returns a result as a stream, each message of which is made when the one before it has been taken.
-///
-/// An error is in the stream, so that the reply has begun before it. Cloud Spanner does it so.
-/// Node's client takes an error without a reply for a connection that failed, and tries for
-/// seconds.
-pub(super) fn chunks(result: Result<Results>) -> Messages {
-    let sending = result.map(|results| Sending {
+pub(super) fn chunks(results: Results) -> Messages {
+    let sending = Sending {
         rows: results.rows.into_iter(),
         more: results.more,
         ready: VecDeque::new(),
@@ -105,15 +101,11 @@ pub(super) fn chunks(result: Result<Results>) -> Messages {
             ..proto::PartialResultSet::default()
         },
         size: 0,
-    });
+    };
     Box::pin(stream::try_unfold(Some(sending), |sending| async move {
         let Some(sending) = sending else { return Ok(None) };
-        let (chunk, rest) = match sending {
-            Ok(sending) => sending.next().await,
-            Err(error) => Err(error),
-        }
-        .map_err(|error| status(&error))?;
-        Ok(Some((chunk.encode_to_vec(), rest.map(Ok))))
+        let (chunk, rest) = sending.next().await.map_err(|error| status(&error))?;
+        Ok(Some((chunk.encode_to_vec(), rest)))
     }))
 }
 

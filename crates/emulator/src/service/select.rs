@@ -2,6 +2,7 @@
 
 use googleapis_tonic_google_spanner_v1::google::spanner::v1 as proto;
 use prost_types::value::Kind;
+use proto::TransactionOptions;
 use proto::mutation::Operation;
 use proto::transaction_selector::Selector;
 
@@ -27,6 +28,10 @@ impl Selectable for proto::BeginTransactionRequest {
     fn named(&self) -> Named<'_> {
         let (session, tags) = (Some(&*self.session), tags(self.request_options.as_ref()));
         Named { session, tags, transaction: None, begins: true }
+    }
+
+    fn options(&mut self) -> Option<&mut TransactionOptions> {
+        self.options.as_mut()
     }
 
     fn names(&self, table: Option<&str>, key: Option<&str>, known: &dyn Known) -> bool {
@@ -55,14 +60,8 @@ impl Selectable for proto::ReadRequest {
         selected(&self.session, self.transaction.as_ref(), self.request_options.as_ref())
     }
 
-    fn hide_read_timestamp(&mut self) {
-        use proto::transaction_options::Mode;
-        let selector = self.transaction.as_mut().and_then(|it| it.selector.as_mut());
-        if let Some(Selector::SingleUse(options) | Selector::Begin(options)) = selector
-            && let Some(Mode::ReadOnly(read_only)) = &mut options.mode
-        {
-            read_only.return_read_timestamp = false;
-        }
+    fn options(&mut self) -> Option<&mut TransactionOptions> {
+        options(self.transaction.as_mut())
     }
 
     fn names(&self, table: Option<&str>, key: Option<&str>, _: &dyn Known) -> bool {
@@ -73,6 +72,10 @@ impl Selectable for proto::ReadRequest {
 impl Selectable for proto::ExecuteSqlRequest {
     fn named(&self) -> Named<'_> {
         selected(&self.session, self.transaction.as_ref(), self.request_options.as_ref())
+    }
+
+    fn options(&mut self) -> Option<&mut TransactionOptions> {
+        options(self.transaction.as_mut())
     }
 
     fn names(&self, table: Option<&str>, key: Option<&str>, _: &dyn Known) -> bool {
@@ -133,6 +136,13 @@ fn selected<'r>(
     };
     let begins = matches!(selector, Some(Selector::Begin(_)));
     Named { session: Some(session), tags: tags(options), transaction, begins }
+}
+
+fn options(selector: Option<&mut proto::TransactionSelector>) -> Option<&mut TransactionOptions> {
+    match selector?.selector.as_mut()? {
+        Selector::SingleUse(options) | Selector::Begin(options) => Some(options),
+        Selector::Id(_) => None,
+    }
 }
 
 fn mutation_names(

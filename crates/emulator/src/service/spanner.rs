@@ -65,7 +65,7 @@ fn read(rpc: Rpc, bytes: &[u8]) -> Result<Box<dyn Call>, Status> {
             })
         }),
         Rpc::ExecuteStreamingSql => asked::<proto::ExecuteSqlRequest>(bytes, |core, request| {
-            Box::pin(async move { Ok(chunks(core.execute(&request).await)) })
+            Box::pin(async move { core.execute(&request).await.map(chunks) })
         }),
         Rpc::ExecuteBatchDml => asked::<proto::ExecuteBatchDmlRequest>(bytes, |core, request| {
             Box::pin(async move { Ok(one(&core.execute_batch(&request).await?)) })
@@ -77,7 +77,7 @@ fn read(rpc: Rpc, bytes: &[u8]) -> Result<Box<dyn Call>, Status> {
             })
         }),
         Rpc::StreamingRead => asked::<proto::ReadRequest>(bytes, |core, request| {
-            Box::pin(async move { Ok(chunks(core.read(&request).await)) })
+            Box::pin(async move { core.read(&request).await.map(chunks) })
         }),
         Rpc::BeginTransaction => asked::<proto::BeginTransactionRequest>(bytes, |core, request| {
             at_once(core.begin_transaction(&request))

@@ -104,6 +104,7 @@ async fn what_is_wrong_with_a_fault_is_named() {
         (r#"{"effect": "stall", "rpc": "Compute"}"#, "rpc: unknown variant `Compute`"),
         (r#"{"effect": "stall", "tabel": "t"}"#, "unknown field `tabel`"),
         (r#"{"effect": "stall", "times": -1}"#, "times: invalid value: integer `-1`"),
+        (r#"{"effect": "stall", "rpc": "Commit", "statements": true}"#, "runs no statement"),
     ] {
         let (status, reply) = send(&world, "POST /faults", text).await;
         assert_eq!(status, 400, "{text}");

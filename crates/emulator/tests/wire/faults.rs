@@ -147,6 +147,39 @@ async fn a_fault_meets_requests_by_either_tag() {
 }
 
 #[tokio::test]
+async fn the_read_timestamp_is_hidden_wherever_it_is_asked_for() {
+    let mut world = World::start().await;
+    let asks = ReadOnly { return_read_timestamp: true, ..Default::default() };
+    let once = Selector::SingleUse(read_only(asks));
+    for is_hidden in [false, true] {
+        if is_hidden {
+            world.emulator.inject(Fault::any().effect(Effect::HideReadTimestamp));
+        }
+        let transaction = selected(once.clone());
+        let query = proto::ExecuteSqlRequest { transaction, ..world.statement("SELECT 1") };
+        let query = world.client.execute_sql(query).await.unwrap().into_inner();
+        let read = world.users(Some(once.clone())).await.unwrap();
+        let begun = world.begin(Mode::ReadOnly(asks)).await.unwrap();
+        let [query, read] = [query, read].map(|result| result.metadata.unwrap().transaction);
+        for transaction in [query, read, Some(begun)] {
+            let told = transaction.and_then(|transaction| transaction.read_timestamp);
+            assert_eq!(told.is_none(), is_hidden, "{told:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_injected_error_of_a_stream_comes_after_its_beginning() {
+    let mut world = World::start().await;
+    for effect in [Effect::Abort, Effect::Fail(spindle_emulator::engine::Code::Unavailable)] {
+        world.emulator.inject(Fault::on_statements().times(1).effect(effect));
+        let query = world.statement("SELECT 1");
+        let stream = world.client.execute_streaming_sql(query).await;
+        stream.expect("the reply begins").into_inner().message().await.unwrap_err();
+    }
+}
+
+#[tokio::test]
 async fn a_fault_that_can_meet_nothing_is_refused() {
     let world = World::start().await;
     let refusal = |fault: Fault| {
@@ -160,6 +193,25 @@ async fn a_fault_that_can_meet_nothing_is_refused() {
     for probability in [-0.1, 1.1, f64::NAN] {
         let refused = refusal(Fault::any().probability(probability, 1));
         assert!(refused.contains("between 0 and 1"), "{refused}");
+    }
+    for (gap, fault) in [
+        ("it is over before the first", Fault::any().times(0)),
+        ("names no row", Fault::on_statements().key("1")),
+        ("names no row", Fault::on(Rpc::ExecuteBatchDml).key("1")),
+        ("names no table", Fault::on(Rpc::Rollback).table("users")),
+        ("has no tag", Fault::on(Rpc::Rollback).tag("a")),
+        ("has no session", Fault::on(Rpc::CreateSession).session("s")),
+    ] {
+        let refused = refusal(fault.clone());
+        assert!(refused.contains(gap), "{fault:?}: {refused}");
+    }
+    for fault in [
+        Fault::any().key("1").session("s").tag("a").table("users"),
+        Fault::on_statements().session("s").tag("a").table("users"),
+        Fault::on(Rpc::BeginTransaction).key("1"),
+        Fault::on(Rpc::Rollback).session("s"),
+    ] {
+        world.emulator.inject(fault);
     }
     for table in ["USERS", "information_schema", "Columns"] {
         world.emulator.inject(Fault::any().table(table).probability(0.0, 1));
