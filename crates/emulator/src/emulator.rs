@@ -95,8 +95,9 @@ impl EmulatorBuilder {
         self
     }
 
-    /// Forgets versions of rows that are older than this, an hour by default. Rows that a test deletes
-    /// by the thousand then cost neither time nor memory for so long; a read further back is refused.
+    /// Forgets versions of rows that are older than this, an hour by default and a second at least. Rows
+    /// that a test deletes by the thousand then cost neither time nor memory for so long; a read further
+    /// back is refused.
     #[must_use]
     pub fn version_retention(mut self, retention: Duration) -> EmulatorBuilder {
         self.retention = retention;

@@ -142,7 +142,10 @@ async fn serve(flow: Flow, requests: Requests, answering: Answering) {
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let mut server = auto::Builder::new(requests);
-    server.http2().max_concurrent_streams(CONCURRENT_REQUESTS_MAX);
+    let mut http2 = server.http2();
+    http2.max_concurrent_streams(CONCURRENT_REQUESTS_MAX);
+    // A busy machine reads requests late. Of those that were given up by then there may be as many.
+    http2.max_pending_accept_reset_streams(CONCURRENT_REQUESTS_MAX as usize);
     let serving = server.serve_connection(TokioIo::new(flow), service);
     tokio::select! {
         biased;

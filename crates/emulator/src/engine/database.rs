@@ -24,6 +24,9 @@ use super::transaction::{
 };
 use super::value::{Timestamp, Value};
 
+/// The shortest time for which old versions are kept.
+const RETENTION_MIN: Duration = Duration::from_secs(1);
+
 /// Gives out the numbers of transactions.
 ///
 /// Databases that share one never give the same number to two transactions.
@@ -79,11 +82,11 @@ impl Database {
         self
     }
 
-    /// Returns the same, which keeps old versions for so long. Cloud Spanner keeps them for an hour or
-    /// more.
+    /// Returns the same, which keeps old versions for so long, and a second at least: a read takes its
+    /// time. Cloud Spanner keeps them for an hour or more.
     #[must_use]
     pub fn with_retention(self, retention: Duration) -> Database {
-        self.state().retention = retention;
+        self.state().retention = retention.max(RETENTION_MIN);
         self
     }
 

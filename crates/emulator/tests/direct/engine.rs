@@ -331,6 +331,15 @@ async fn an_optimistic_transaction_does_not_outlive_the_versions_that_it_sees() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_read_may_take_its_time_though_no_version_is_to_be_kept() {
+    let world = World::with_accounts(1).await;
+    let database = world.database.clone().with_retention(Duration::ZERO);
+    let moment = database.read_timestamp(TimestampBound::Strong).unwrap();
+    database.clock().advance(Duration::from_millis(900));
+    assert_eq!(world.balance_at(moment, 1).await, Some(0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_optimistic_transaction_sees_one_moment_and_holds_up_nobody() {
     let world = World::with_accounts(2).await;
     let optimistic = world.begin_optimistic();

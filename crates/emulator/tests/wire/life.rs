@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use spindle_emulator::{Effect, Fault, Rpc};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
@@ -88,6 +88,37 @@ async fn a_broken_request_harms_nobody_else() {
     let request = world.statement(&format!("SELECT {huge}"));
     assert!(world.client.execute_sql(request).await.is_err());
     world.users(None).await.unwrap();
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+#[tokio::test]
+async fn requests_that_are_given_up_before_they_are_read_do_not_end_their_connection() {
+    let [headers, reset, settings, ping, go_away] = [1, 3, 4, 6, 7];
+    let emulator = Emulator::start().await.unwrap();
+    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    sent.extend(frame(settings, 0, 0, &[]));
+    for stream in (1..400).step_by(2) {
+        // POST, http and the path /, in a single frame; then CANCEL.
+        sent.extend(frame(headers, 4, stream, &[0x83, 0x86, 0x84]));
+        sent.extend(frame(reset, 0, stream, &8_u32.to_be_bytes()));
+    }
+    sent.extend(frame(ping, 0, 0, &[7; 8]));
+    let mut connection = TcpStream::connect(emulator.address()).await.unwrap();
+    connection.write_all(&sent).await.unwrap();
+    let mut kinds = Vec::new();
+    while kinds.last() != Some(&ping) {
+        let mut head = [0; 9];
+        connection.read_exact(&mut head).await.unwrap_or_else(|end| panic!("{kinds:?}: {end}"));
+        let mut payload = vec![0; usize::from(head[2]) + 256 * usize::from(head[1])];
+        connection.read_exact(&mut payload).await.unwrap();
+        kinds.push(head[3]);
+    }
+    assert!(!kinds.contains(&go_away), "{kinds:?}");
 }
 
 #[tokio::test]
