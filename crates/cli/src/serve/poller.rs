@@ -13,7 +13,8 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::Serialize;
 use spindle::job::JobState;
 use spindle::{LockState, LockTable};
-use spindle_fleet::ShardCount;
+use spindle_protocol::StoredRow;
+use spindle_protocol::fleet::CountNamed;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
@@ -27,8 +28,9 @@ use crate::record::{Record, is_late};
 /// From one poll to the next.
 pub const PERIOD: Duration = Duration::from_secs(1);
 
-/// The names of all shards begin so.
+/// The names of all shards begin so, and the key of the row that has their count ends so.
 const SHARDS: &str = "spindle:shard:";
+const COUNT: &str = "/count";
 
 /// Rows of one read: a table of as many locks is one read.
 const PAGE_ROWS: u32 = 10_000;
@@ -318,26 +320,30 @@ async fn read(table: &LockTable) -> Result<Table, spindle::Error> {
     Ok(Table { states, jobs, read_at })
 }
 
-/// Forgets the shards that a move to fewer has left behind: nobody is to have them. Their rows don't tell; a row that is
-/// read only where a shard is vacant does.
+/// Forgets the shards that a move to fewer has left behind: nobody is to have them. Their rows don't tell. The rows of the
+/// counts do, all by one read, and none where no shard is vacant.
 async fn forget_left_behind(table: &LockTable, states: &mut BTreeMap<String, LockState>) {
-    let shard = |state: &LockState| {
-        let (group, rest) = state.name.strip_prefix(SHARDS)?.split_once('/')?;
-        let (name, number) = rest.split_once('/')?;
-        Some(((group.to_string(), name.to_string()), number.parse::<usize>().ok()?))
-    };
-    let vacant = states.values().filter(|state| !state.is_held()).filter_map(shard);
-    let mut counts = BTreeMap::new();
-    for of in vacant.map(|(of, _)| of).collect::<BTreeSet<_>>() {
-        // Where it can't be read, all of them are shown.
-        if let Ok(Some(count)) = ShardCount::read(table, &*of.0, &*of.1).await
-            && !count.is_draining
-        {
-            counts.insert(of, count.shards);
-        }
+    let vacant = states.values().filter(|state| !state.is_held());
+    let fleets = vacant.filter_map(LockState::fleet).filter(|fleet| fleet.starts_with(SHARDS));
+    let fleets: BTreeSet<&str> = fleets.collect();
+    if fleets.is_empty() {
+        return;
     }
-    let is_shared = |(of, number): ((String, String), usize)| {
-        counts.get(&of).is_none_or(|count| number < *count)
+    let key = |fleet: &str| format!("{fleet}{COUNT}");
+    let rows = fleets.iter().fold(table.rows(), |rows, fleet| rows.key(key(fleet)));
+    // Without them, all shards are shown.
+    let Ok(found) = rows.read().await else { return };
+    let count = |full: &StoredRow| match CountNamed::by(Some(&full.row())) {
+        CountNamed::Count(count) if !count.is_draining => {
+            Some((full.key.strip_suffix(COUNT)?.to_string(), count.shards))
+        }
+        _ => None,
     };
-    states.retain(|_, state| state.is_held() || shard(state).is_none_or(is_shared));
+    let counts: BTreeMap<String, usize> = found.rows.iter().filter_map(count).collect();
+    let is_left = |state: &LockState| {
+        let count = counts.get(state.fleet()?)?;
+        let (_, number) = state.name.rsplit_once('/')?;
+        Some(number.parse::<usize>().ok()? >= *count)
+    };
+    states.retain(|_, state| state.is_held() || is_left(state) != Some(true));
 }

@@ -139,6 +139,9 @@ async fn shards_that_a_move_left_behind_are_not_shown() {
         ..Cells::term(now, "", 0)
     };
     let server = Server::start(&world, &[]).await;
+    let before = reads(&world);
+    server.get("/metrics").await;
+    assert_eq!(reads(&world) - before, 2, "one more for the counts of both fleets");
     let shown = async || -> Vec<u32> {
         sleep(PERIOD).await;
         let all = server.events().await.next().await.unwrap().1;
