@@ -176,22 +176,22 @@ impl Worker {
         F: Fn(Shard) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Outcome> + Send + 'static,
     {
+        let lock = match self.lock.clone().build() {
+            Ok(lock) => lock,
+            Err(error) => return self.unanswered(&error),
+        };
+        // Dropping the attempt releases what it may have won.
         let taken = tokio::select! {
             biased;
-            // Dropping the attempt releases what it may have won.
-            () = self.handle.leave.cancelled() => return Finished::Gone,
+            () = self.handle.leave.cancelled() => return ends(lock).await,
             () = self.dropped.cancelled() => return Finished::Gone,
-            taken = self.take() => taken,
+            taken = self.take(&lock) => taken,
         };
-        let (guard, lock, count) = match taken {
+        let (guard, count) = match taken {
             Ok(Some(taken)) => taken,
             // Another was faster.
             Ok(None) => return Finished::Gone,
-            Err(error) => {
-                let shard = self.number;
-                say(|| tracing::debug!(shard, %error, "a shard could not be taken"));
-                return Finished::Unanswered;
-            }
+            Err(error) => return self.unanswered(&error),
         };
         self.handle.has_it.store(true, Ordering::Release);
         let number = self.number;
@@ -218,9 +218,14 @@ impl Worker {
         finished
     }
 
+    fn unanswered(&self, error: &Error) -> Finished {
+        let shard = self.number;
+        say(|| tracing::debug!(shard, %error, "a shard could not be taken"));
+        Finished::Unanswered
+    }
+
     /// Returns the count of the shards besides, if this member has the shard now.
-    async fn take(&self) -> Result<Option<(Guard, Spindle, usize)>> {
-        let lock = self.lock.clone().build()?;
+    async fn take(&self, lock: &Spindle) -> Result<Option<(Guard, usize)>> {
         let Some(guard) = lock.try_acquire().await? else { return Ok(None) };
         // The poll that led here may be from before a move. Who has read that all shards are vacant,
         // after the move, relies on it that no attempt from before still comes to run one.
@@ -230,7 +235,7 @@ impl Worker {
             && let Ok(row) = &named
             && let Some(count) = CountNamed::runs(row.as_ref(), self.taken_by)
         {
-            return Ok(Some((guard, lock, count.shards)));
+            return Ok(Some((guard, count.shards)));
         }
         guard.release().await;
         named.map(|_| None)
@@ -292,6 +297,15 @@ impl Worker {
         guard.release_to(next).await;
         Finished::Gone
     }
+}
+
+/// Waits until an attempt that was given up is resolved, and what it won released: the member's process
+/// may end next.
+async fn ends(lock: Spindle) -> Finished {
+    let mut terms = lock.watch();
+    drop(lock);
+    while terms.next().await.is_some() {}
+    Finished::Gone
 }
 
 /// Gives the shard to others after an error of its task.

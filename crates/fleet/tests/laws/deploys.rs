@@ -196,6 +196,23 @@ async fn tasks_of_a_member_that_is_to_come_back_are_told_to_stop_at_once_though_
     assert!(took <= REST, "{took:?}");
 }
 
+/// Its process may end next, and with it what would have released them.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_leaves_in_the_middle_of_an_attempt_to_take_shards_leaves_none_held() {
+    let fleet = Fleet::start(2).await;
+    let key = |shard| format!("spindle:shard:orders/partitions/{shard}");
+    let late = Fault::on(Rpc::Commit).key(key(0)).times(1).effect(Effect::DelayReply(POLL));
+    let late = fleet.world.spanner.inject(late);
+    let member = fleet.join("a");
+    until("it takes a shard", || (late.hits() > 0).then_some(())).await;
+    member.leave().await;
+    for shard in 0..2 {
+        let row = fleet.world.row(&key(shard));
+        assert!(row.is_none_or(|row| row.heartbeat == Some(0)), "shard {shard} is held by nobody");
+    }
+    assert_eq!(fleet.work.starts(), 0);
+}
+
 /// Has the first member delete the row of one that is long dead, which takes for ever.
 async fn tidies_slowly(fleet: &Fleet) {
     let dead = "spindle:share:orders/partitions/dead";
