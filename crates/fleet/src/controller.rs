@@ -370,13 +370,13 @@ impl Controller {
 
     /// Begins to delete the rows of those that are long gone; one member does it for all.
     fn tidy(&mut self, polled: Polled) -> Option<BoxFuture<'static, ()>> {
-        let Polled { view, shares, .. } = polled;
+        let Polled { view, left, .. } = polled;
         let first = view.members.iter().map(|member| &*member.id).min();
         let is_due = self.tidied.elapsed() >= TIDY_INTERVAL && first == Some(self.member.id());
-        (is_due && !shares.rows.is_empty()).then(|| {
+        (is_due && !left.rows.is_empty()).then(|| {
             self.tidied = Instant::now();
             let (rows, lease) = (self.rows.all.clone(), self.rows.lease);
-            async move { tidy(&rows, &shares, lease).await }.boxed()
+            async move { tidy(&rows, &left, lease).await }.boxed()
         })
     }
 

@@ -36,8 +36,8 @@ pub(crate) struct Polled {
     pub(crate) count: Option<Row>,
     /// True if nobody has a shard, of whatever count.
     pub(crate) is_drained: bool,
-    /// The rows of the members, the gone ones' too.
-    pub(crate) shares: Snapshot,
+    /// The rows that somebody who is gone may have left: those of members, and of shards beyond the count.
+    pub(crate) left: Snapshot,
 }
 
 impl ShardRows {
@@ -47,8 +47,9 @@ impl ShardRows {
 
     pub(crate) async fn poll(&self) -> Result<Polled> {
         let Snapshot { rows, read_at } = self.all.poll().await?;
-        let (shard_rows, shares): (Vec<_>, Vec<_>) =
+        let (shard_rows, mut left): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.key.starts_with(&self.shards));
+        let members = self.members(&left, read_at);
         let count = shard_rows.iter().find(|full| full.key == self.count_row.key());
         let count = count.map(StoredRow::row);
         let shared = match CountNamed::by(count.as_ref()) {
@@ -57,17 +58,20 @@ impl ShardRows {
         };
         let mut shards = vec![ShardState::Vacant; shared];
         let mut is_drained = true;
-        for full in &shard_rows {
+        for full in shard_rows {
             let state = ShardState::of(&full.row(), self.lease, read_at);
             is_drained &= !matches!(state, ShardState::Held { .. });
-            let shard = full.key.strip_prefix(&self.shards).and_then(number);
-            if let Some(shard) = shard.and_then(|shard| shards.get_mut(shard)) {
-                *shard = state;
+            let Some(shard) = full.key.strip_prefix(&self.shards).and_then(number) else {
+                continue;
+            };
+            match shards.get_mut(shard) {
+                Some(shard) => *shard = state,
+                None => left.push(full),
             }
         }
-        let view = View { read_at, members: self.members(&shares, read_at), shards };
-        let shares = Snapshot { rows: shares, read_at };
-        Ok(Polled { view, count, is_drained, shares })
+        let view = View { read_at, members, shards };
+        let left = Snapshot { rows: left, read_at };
+        Ok(Polled { view, count, is_drained, left })
     }
 
     /// Returns the live members.

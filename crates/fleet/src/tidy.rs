@@ -36,8 +36,8 @@ pub(crate) async fn search_and_tidy(rows: &Rows, lease: Duration) {
     }
 }
 
-/// Deletes the rows of members and readers that have been gone for long, each on the condition that
-/// nothing has changed it meanwhile. The rest is left to the next time.
+/// Deletes the rows of members, readers and shards that have been gone for long, each on the condition
+/// that nothing has changed it meanwhile. The rest is left to the next time.
 pub(crate) async fn tidy(rows: &Rows, found: &Snapshot, lease: Duration) {
     let read_at = found.read_at;
     let is_old = |row: &Row| is_long_vacant(row, lease, read_at);

@@ -294,6 +294,27 @@ async fn a_count_that_is_deleted_or_edited_stops_no_task_and_is_healed() {
     fleet.work.check();
 }
 
+/// Each member would read them at every poll.
+#[tokio::test(start_paused = true)]
+async fn rows_of_shards_beyond_a_smaller_count_are_deleted_ten_leases_later_and_no_others() {
+    let (fleet, _worker) = Fleet::at_rest(&["a"], 4, LEASE).await;
+    fleet.resize(2).await.unwrap();
+    fleet.settles_at(1, 2).await;
+    let beyond = || {
+        let is_beyond =
+            |name: &&String| ["partitions/2", "partitions/3"].iter().any(|it| name.contains(it));
+        fleet.world.names().iter().filter(is_beyond).count()
+    };
+    sleep(LEASE * 9).await;
+    assert_eq!(beyond(), 2);
+    sleep(LEASE * 10).await;
+    assert_eq!(beyond(), 0);
+    assert_eq!(fleet.work.shards_of("a"), [0, 1]);
+    fleet.resize(4).await.unwrap();
+    fleet.settles_at(1, 4).await;
+    fleet.work.check();
+}
+
 /// Without its count the group would share nothing, and a move that drains would be undone.
 #[tokio::test(start_paused = true)]
 async fn the_row_of_a_count_is_neither_evicted_nor_seized_nor_removed() {
