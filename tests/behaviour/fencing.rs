@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use chrono::SecondsFormat;
 use spindle::google_cloud_spanner::client::DatabaseClient;
 use spindle::google_cloud_spanner::read::ReadRequest;
 use spindle::google_cloud_spanner::transaction::ReadWriteTransaction;
@@ -16,8 +17,8 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::world::{
-    Contender, DATABASE, LEASE, LOCK, World, keys, leader, lock_of, nanoseconds, order, timed,
-    travelled,
+    Contender, DATABASE, LEASE, LOCK, World, cells, keys, leader, lock_of, nanoseconds, order,
+    timed, travelled,
 };
 
 /// Writes one order under the fence, in somebody else's transaction.
@@ -370,8 +371,13 @@ async fn dml_with_the_fences_predicate_changes_nothing_after_the_term() {
     };
     assert_eq!(delete(fence.clone(), "o-1").await, 1);
     assert!(a.lock.resign().await.unwrap());
+    assert_eq!(delete(fence.clone(), "o-2").await, 0);
+    // The token alone, as a manual edit may set it back, is not the term.
+    let token = fence.token().to_datetime().to_rfc3339_opts(SecondsFormat::Nanos, true);
+    world.write(cells(LOCK, &[("token", &token), ("writer", "b#000000000000000b-1")])).await;
     assert_eq!(delete(fence, "o-2").await, 0);
     assert_eq!(world.orders(), ["o-2"]);
+    world.delete_row(LOCK).await;
     // A table may be called by a keyword.
     let ddl = LockTable::ddl(Ddl::GoogleSql).replace("locktable", "`order`");
     let database = world.spanner.database(DATABASE).unwrap();

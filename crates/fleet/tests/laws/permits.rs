@@ -116,12 +116,18 @@ async fn a_dropped_permit_is_free_soon_after() {
 async fn whoever_gives_up_waiting_leaves_nothing_held() {
     let world = World::start().await;
     let semaphore = semaphore(&world, "a", 2);
-    for limit in (0..60).map(|step| Duration::from_micros(step * 100)) {
-        // At whichever await it is dropped.
-        drop(timeout(limit, semaphore.acquire()).await);
+    let slow = Effect::Delay(Duration::from_millis(10));
+    let _slow = [Rpc::StreamingRead, Rpc::Commit]
+        .map(|rpc| world.spanner.inject(Fault::on(rpc).effect(slow)));
+    let mut acquired = 0;
+    for limit in (0..60).map(Duration::from_millis) {
+        // At whichever request it is dropped.
+        acquired += usize::from(timeout(limit, semaphore.acquire()).await.is_ok());
+        // Sooner than any lease is over, which would free what is left.
+        sleep(LEASE / 5).await;
+        assert_eq!(semaphore.available().await.unwrap(), 2, "given up after {limit:?}");
     }
-    sleep(LEASE).await;
-    assert_eq!(semaphore.available().await.unwrap(), 2);
+    assert!((5..50).contains(&acquired), "{acquired}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::line::{Place, Standing, waiter};
 use crate::{
-    Act, Announcement, Answer, Cell, Column, Decision, Event, Holder, Instance, Moment,
+    Act, Announcement, Answer, Cell, Change, Column, Decision, Event, Holder, Instance, Moment,
     Observation, Row, StoredRow, Succession, Timestamp, Timing, Write, WriteKind, Writer,
 };
 
@@ -390,6 +390,13 @@ fn the_late_answer_to_a_heartbeat_of_a_lost_term_is_no_place_that_failed() {
         heard.decide(Moment(timing.renew_deadline), Event::Answer(answer));
         assert_eq!(heard, lost, "it has taken no place");
     }
+}
+
+/// It may come late, when the row has been removed.
+#[test]
+fn a_place_makes_no_row() {
+    let place = Place { rank: 0, since: Timestamp(9), waiter: waiter("a", 1) };
+    assert!(Change::Mark { place }.judge(LOCK, &[]).is_err());
 }
 
 #[test]
