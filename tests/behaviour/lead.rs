@@ -803,7 +803,10 @@ fn a_task_that_blocks_its_thread_keeps_its_lease_until_that_runs_out() {
         assert!(error.is_unstoppable(), "{error}");
         assert_eq!((lock.has_lock(), task.begun()), (None, 1));
         let term = seen.lock().unwrap().take().unwrap();
-        assert_eq!(term.ended(), Some(&TermEnd::Lapsed), "nothing was released");
+        // On a machine that stood still for a lease it is out of contact before.
+        let ended = term.ended().unwrap();
+        let is_left = matches!(ended, TermEnd::Lapsed | TermEnd::OutOfContact { .. });
+        assert!(is_left, "nothing was released: {ended:?}");
         assert!(!world.is_released(), "nothing is handed over while it works");
         another_holds_meanwhile(&world).await;
         let_go.send(()).unwrap();

@@ -209,12 +209,12 @@ async fn a_run_whose_connection_has_ended_can_still_be_ended() {
 async fn one_heartbeat_is_enough_for_all_locks_of_a_stream() {
     let world = World::start().await;
     let agent = agent(&world, &[]).await;
-    let body = json!({ "locks": ["a", "b"], "lease": "60s", "heartbeat_timeout": "4s" });
+    let body = json!({ "locks": ["a", "b"], "lease": "60s", "heartbeat_timeout": "6s" });
     let mut events = agent.stream("/v1/lead", &body).await;
     let held = gained(&mut events).await;
     let heartbeat = format!("{}/heartbeat", claim(&held));
     let began = Instant::now();
-    while began.elapsed().as_secs() < 6 {
+    while began.elapsed().as_secs() < 7 {
         assert_eq!(agent.send("POST", &heartbeat, &json!({})).await.0, 200);
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     }

@@ -13,8 +13,20 @@ pub async fn slot(world: &World) -> String {
     now.to_rfc3339_opts(chrono::SecondsFormat::Nanos, true)
 }
 
+/// Longer than a busy machine stands still.
+const LEASE: Duration = Duration::from_secs(60);
+
 fn run<'a>(slot: &'a str, options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
-    let quick = ["run", "nightly", "--slot", slot, "--retry-pause", "1ms", "--lease", "2s"];
+    run_by("60s", slot, options, command)
+}
+
+fn run_by<'a>(
+    lease: &'a str,
+    slot: &'a str,
+    options: &[&'a str],
+    command: &[&'a str],
+) -> Vec<&'a str> {
+    let quick = ["run", "nightly", "--slot", slot, "--retry-pause", "1ms", "--lease", lease];
     [&quick, options, &["--"], command].concat()
 }
 
@@ -62,13 +74,14 @@ async fn a_command_that_fails_is_tried_again_and_its_own_code_tells_that_the_slo
 async fn a_command_that_takes_longer_than_at_most_is_stopped() {
     let world = World::start().await;
     let slot = slot(&world).await;
-    let job = run(&slot, &["--attempts", "1", "--at-most", "500ms"], &["sleep", "600"]);
+    let at_most = ["--attempts", "1", "--at-most", "500ms"];
+    let job = run_by("2s", &slot, &at_most, &["sleep", "600"]);
     let began = Instant::now();
     world.run(&job).await.ends(124).complains("the command gets SIGTERM");
     assert!(began.elapsed() < Duration::from_secs(30));
     let deaf = ["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"];
     let slot = self::slot(&world).await;
-    let job = run(&slot, &["--attempts", "1", "--at-most", "500ms"], &deaf);
+    let job = run_by("2s", &slot, &at_most, &deaf);
     world.run(&job).await.ends(124);
 }
 
@@ -84,6 +97,7 @@ async fn a_node_that_waits_runs_the_slot_of_one_that_was_killed() {
     until("it waits", async || world.emulator.requests().total() > requests + 5).await;
     dies.signal(Signal::SIGKILL);
     assert_eq!(dies.code().await, None);
+    world.emulator.advance(LEASE);
     waits.end().await.ends(0).says_only("healed\n");
     world.run(&["jobs"]).await.says("done").says("2 of 3");
 }

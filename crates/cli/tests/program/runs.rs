@@ -96,7 +96,8 @@ async fn a_signal_while_it_waits_ends_the_wait() {
 async fn a_command_is_told_to_stop_once_its_lock_is_seized() {
     let world = World::start().await;
     let script = "trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.1; done";
-    let mut run = world.spawn(&["run", "--lease", "2s", "job", "--", "sh", "-c", script]);
+    // It hears of it by its next heartbeat, and of nothing else before on a machine that stands still.
+    let mut run = world.spawn(&["run", "--lease", "10s", "job", "--", "sh", "-c", script]);
     assert_eq!(run.line().await, "ready");
     world.table.evict("job").at_once().await.unwrap();
     let ended = run.end().await.ends(124).says_only("told\n");

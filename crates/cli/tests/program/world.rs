@@ -12,7 +12,7 @@ use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use spindle_protocol::{Nonce, Writer};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 pub const DATABASE: &str = "projects/p/instances/i/databases/d";
 /// A lock table as other implementations make it.
@@ -311,6 +311,19 @@ pub async fn stall_a_poll(emulator: &Emulator) {
     let reads = || emulator.requests().get(Rpc::StreamingRead);
     let before = reads();
     until("a poll is under way", async || reads() > before).await;
+}
+
+/// Does this until it takes no longer than it may. A machine that stood still meanwhile says nothing of the
+/// program.
+pub async fn takes_less_than(limit: Duration, mut act: impl AsyncFnMut()) {
+    for _ in 0..5 {
+        let began = Instant::now();
+        act().await;
+        if began.elapsed() < limit {
+            return;
+        }
+    }
+    panic!("it takes longer than {limit:?} each time");
 }
 
 /// Waits until something is so.

@@ -190,7 +190,7 @@ struct Book {
     /// How many began while one of another count was at work.
     mixed: usize,
     tokens: BTreeMap<usize, FencingToken>,
-    starts: BTreeMap<String, usize>,
+    starts: usize,
     wrong: Vec<String>,
     /// When the last task of a shard ended.
     left: BTreeMap<usize, Instant>,
@@ -218,7 +218,7 @@ impl Work {
         if book.tokens.insert(number, token).is_some_and(|before| before >= token) {
             book.wrong.push(format!("shard {number}: a token that is no later"));
         }
-        *book.starts.entry(id.to_string()).or_default() += 1;
+        book.starts += 1;
         book.count = count;
         *book.counts.entry(count).or_default() += 1;
         let at_work = book.counts.values().filter(|at_work| **at_work > 0).count();
@@ -247,11 +247,7 @@ impl Work {
     }
 
     pub fn starts(&self) -> usize {
-        self.book().starts.values().sum()
-    }
-
-    pub fn starts_of(&self, id: &str) -> usize {
-        self.book().starts.get(id).copied().unwrap_or_default()
+        self.book().starts
     }
 
     /// How many tasks began while one of another count of shards was at work.

@@ -1,9 +1,11 @@
 //! Tasks of shards that block their threads, so that nobody can stop them.
 
+use spindle::testing::Clock;
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use spindle_fleet::Member;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
@@ -66,30 +68,40 @@ fn no_second_task_of_a_shard_starts_beside_one_that_blocks_its_thread() {
     });
 }
 
-/// The count of the shards is read once more under the term, which may be over by the answer.
+/// The count of the shards is read once more under the term, which may be over by the answer. The faults are
+/// there before the process joins, since the clock is a real one.
 #[test]
 fn a_shard_whose_term_is_over_before_its_task_begins_is_not_worked() {
     on_real_threads(async {
         let fleet = Fleet { lease: LEASE, ..Fleet::start(2).await };
         let _giver = fleet.join("a");
         fleet.settles(1).await;
-        let (_joins, session) = fleet.world.known(|| fleet.join("b")).await;
-        until("it joins", || fleet.world.row("spindle:share:orders/partitions/b")).await;
-        let slow = Fault::on(Rpc::StreamingRead).session(&*session);
-        let slow = slow.key("spindle:shard:orders/partitions/count");
-        let slow = fleet.world.spanner.inject(slow.effect(Effect::Delay(LEASE * 2)));
-        let row = |shard| fleet.world.row(&format!("spindle:shard:orders/partitions/{shard}"));
-        let is_its = |shard| row(shard).unwrap().writer.unwrap().starts_with("b#");
-        until("it wins a shard", || (0..2).any(is_its).then_some(())).await;
-        let unheard = Fault::on(Rpc::Commit).session(session);
-        fleet.world.spanner.inject(unheard.effect(Effect::Fail(Code::Unavailable)));
+        let table = fleet.table();
+        let asks = table.clone();
+        let asks = || tokio::spawn(async move { asks.check().await });
+        let (asked, session) = fleet.world.known(asks).await;
+        asked.await.unwrap().unwrap();
+        let inject = |fault: Fault, key, effect| {
+            let key = SHARD.replace("/0", key);
+            fleet.world.spanner.inject(fault.session(&*session).key(key).skip(1).effect(effect))
+        };
+        // The first is the one by which it begins to share.
+        let slow = inject(Fault::on(Rpc::StreamingRead), "/count", Effect::Delay(LEASE * 2));
+        // The first of each is its begin.
+        let unheard = Effect::Fail(Code::Unavailable);
+        let _unheard = ["/0", "/1"].map(|key| inject(Fault::on(Rpc::Commit), key, unheard));
+        let member = Member::new(&table, "orders").id("b").lease(LEASE).clock(Clock::runtime());
+        let late = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&late);
+        let joins = Worker::run(member.build().unwrap().shards("partitions", 2), move |shard| {
+            counted.fetch_add(usize::from(shard.is_cancelled()), Ordering::SeqCst);
+            async move { shard.cancelled().await }
+        });
+        until("it has won a shard", || (slow.hits() > 0).then_some(())).await;
         sleep(LEASE * 3).await;
-        assert!(slow.hits() > 0);
-        assert_eq!(fleet.work.starts_of("b"), 0, "its term was over");
-        until("the other one has it again", || {
-            (fleet.work.shards_of("a").len() == 2).then_some(())
-        })
-        .await;
+        assert_eq!(late.load(Ordering::SeqCst), 0, "a task began under a term that was over");
+        joins.leave().await;
+        fleet.all_are_of("a").await;
         fleet.work.check();
     });
 }
