@@ -16,7 +16,7 @@ mod resize;
 mod run;
 mod run_slot;
 mod schema;
-mod shards;
+pub mod shards;
 mod wait;
 mod watch;
 

@@ -89,7 +89,7 @@ fn shares(pieces: Vec<Record>, sharing: &[Record], named: Of) -> Vec<Share> {
     // While the row of the count is missing.
     let declared = declared.map(|it| it.count).max().unwrap_or(0).min(SHARDS_MAX);
     let Of { count: of, draining_from } = named;
-    let count = of.max(draining_from).unwrap_or(declared);
+    let count = named.end().unwrap_or(declared);
     // A shard that nobody ever had has no row.
     let nobody = Owner::vacant(NEVER_HELD, &members);
     let mut shards: BTreeMap<usize, Owner> =
@@ -211,16 +211,22 @@ impl Owner {
 
 /// The count of the shards, as far as a row names one.
 #[derive(Clone, Copy, Debug, Default)]
-struct Of {
+pub struct Of {
     count: Option<usize>,
     draining_from: Option<usize>,
 }
 
 impl Of {
-    fn new(named: Option<ShardCount>) -> Of {
+    pub fn new(named: Option<ShardCount>) -> Of {
         let draining = named.filter(|named| named.is_draining);
         let count = named.map(|named| named.shards);
         Of { count, draining_from: draining.and_then(|named| named.before) }
+    }
+
+    /// Returns the number of shards that somebody is to have, or to give up in a move that goes on. A vacant one beyond
+    /// was left behind by a move.
+    pub fn end(self) -> Option<usize> {
+        self.count.max(self.draining_from)
     }
 }
 

@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::answers::event;
 use crate::commands::doctor::wall_clock;
+use crate::commands::shards::Of;
 use crate::jobs::SlotLine;
 use crate::readers::Readers;
 use crate::record::{Record, is_late};
@@ -235,7 +236,7 @@ impl Poller {
                     (name.clone(), Shown::new(state, after.readers.record(state)))
                 };
                 after.shown = states.iter().map(shown).collect();
-                (after.states, after.read_at) = (states, read_at.or(before.read_at));
+                (after.states, after.read_at) = (states, Some(read_at));
             }
             Err(error) => {
                 after.failures += 1;
@@ -303,7 +304,7 @@ pub fn rfc3339(at: Option<DateTime<Utc>>) -> Option<String> {
 struct Table {
     states: BTreeMap<String, LockState>,
     jobs: BTreeMap<String, JobState>,
-    read_at: Option<DateTime<Utc>>,
+    read_at: DateTime<Utc>,
 }
 
 async fn read(table: &LockTable) -> Result<Table, spindle::Error> {
@@ -316,11 +317,10 @@ async fn read(table: &LockTable) -> Result<Table, spindle::Error> {
     let jobs = listing.jobs(&states).into_iter().map(|job| (job.name.clone(), job)).collect();
     forget_left_behind(table, &mut states).await;
     // A table without locks tells no time of Spanner's.
-    let read_at = read_at.or_else(|| Some(wall_clock()));
-    Ok(Table { states, jobs, read_at })
+    Ok(Table { states, jobs, read_at: read_at.unwrap_or_else(wall_clock) })
 }
 
-/// Forgets the shards that a move to fewer has left behind: nobody is to have them. Their rows don't tell. The rows of the
+/// Forgets the shards that moves have left behind: nobody is to have them. Their rows don't tell. The rows of the
 /// counts do, all by one read, and none where no shard is vacant.
 async fn forget_left_behind(table: &LockTable, states: &mut BTreeMap<String, LockState>) {
     let vacant = states.values().filter(|state| !state.is_held());
@@ -334,10 +334,10 @@ async fn forget_left_behind(table: &LockTable, states: &mut BTreeMap<String, Loc
     // Without them, all shards are shown.
     let Ok(found) = rows.read().await else { return };
     let count = |full: &StoredRow| match CountNamed::by(Some(&full.row())) {
-        CountNamed::Count(count) if !count.is_draining => {
-            Some((full.key.strip_suffix(COUNT)?.to_string(), count.shards))
+        CountNamed::Count(count) => {
+            Some((full.key.strip_suffix(COUNT)?.to_string(), Of::new(Some(count.into())).end()?))
         }
-        _ => None,
+        CountNamed::Nothing | CountNamed::Unreadable => None,
     };
     let counts: BTreeMap<String, usize> = found.rows.iter().filter_map(count).collect();
     let is_left = |state: &LockState| {

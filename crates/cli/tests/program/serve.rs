@@ -151,6 +151,8 @@ async fn shards_that_a_move_left_behind_are_not_shown() {
     assert_eq!(shown().await, [0, 1, 2, 3, 4], "no row names a count");
     world.apply(&[row(&shard("count"), count("shards 2 from 4 draining"))]).await;
     assert_eq!(shown().await, [0, 1, 2, 3, 4]);
+    world.apply(&[row(&shard("count"), count("shards 1 from 2 draining"))]).await;
+    assert_eq!(shown().await, [0, 1, 3, 4], "an earlier move left the third behind");
     world.apply(&[row(&shard("count"), count("shards 2 from 4"))]).await;
     assert_eq!(shown().await, [0, 1, 3, 4], "nobody is to have the third");
 }
