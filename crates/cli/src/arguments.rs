@@ -225,7 +225,8 @@ pub enum Command {
     Show(Named),
     /// Print the id of the holder, and nothing else; exit with 1 if nobody holds.
     Who(Named),
-    /// Wait until somebody holds a lock, or nobody does, or this one; exit with 1 after --timeout.
+    /// Wait until somebody holds a lock, or nobody does, or this one; exit with 1 after --timeout. Once it has looked,
+    /// it goes on through an outage.
     Wait(Wait),
     /// Tell the terms of a lock so far, the latest first, from what Spanner still knows of its row.
     History(History),

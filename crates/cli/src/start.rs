@@ -38,6 +38,15 @@ pub enum Waited {
     Over(Failure),
 }
 
+/// Returns true for the first failure of an outage, and then once a minute. `said` is when it was true last.
+pub fn is_to_be_said(said: &mut Option<Instant>) -> bool {
+    let is_due = said.is_none_or(|at| at.elapsed() >= SAY_EVERY);
+    if is_due {
+        *said = Some(Instant::now());
+    }
+    is_due
+}
+
 impl Start {
     pub fn new() -> Start {
         Start(watch::Sender::new(State::Tries))
@@ -82,9 +91,8 @@ impl Start {
         let mut pause = PAUSE_MIN;
         let mut said: Option<Instant> = None;
         while !left().is_zero() {
-            if said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
+            if is_to_be_said(&mut said) {
                 complain(&format!("waits for Spanner: {failure}"));
-                said = Some(Instant::now());
             }
             sleep(pause.min(left())).await;
             pause = (pause * 2).min(PAUSE_MAX);

@@ -11,14 +11,16 @@ use crate::failure::Result;
 use crate::output::Output;
 use crate::place::Place;
 use crate::readers::Readers;
+use crate::start::is_to_be_said;
 
 /// From one look to the next.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Waits until the lock is as it is wanted, and shows it then. An error at the start ends the program; a later one that
-/// may pass is told, and waited through.
+/// may pass is waited through, and told once a minute at most.
 pub async fn wait(place: &Place, out: &Output, asked: &Wait) -> Result<ExitCode> {
     let mut has_looked = false;
+    let mut said = None;
     loop {
         match look(place, &asked.lock.name).await {
             Ok((state, readers)) if asked.what.is(&state, readers.is_held(&state)) => {
@@ -26,8 +28,12 @@ pub async fn wait(place: &Place, out: &Output, asked: &Wait) -> Result<ExitCode>
                 out.one(&record, || record.in_words())?;
                 return Ok(ExitCode::SUCCESS);
             }
-            Ok(_) => has_looked = true,
-            Err(failure) if has_looked && failure.passes() => failure.tell(out.form),
+            Ok(_) => (has_looked, said) = (true, None),
+            Err(failure) if has_looked && failure.passes() => {
+                if is_to_be_said(&mut said) {
+                    failure.tell(out.form);
+                }
+            }
             Err(failure) => return Err(failure),
         }
         sleep(PAUSE).await;

@@ -84,13 +84,18 @@ async fn a_wait_outlives_a_spanner_that_has_answered_once() {
     let fails = Fault::on(Rpc::StreamingRead).effect(Effect::Fail(Code::Unavailable)).times(1);
     world.emulator.inject(fails.clone());
     world.run(&["wait", "job", "--for", "free"]).await.ends(3);
-    world.emulator.inject(fails.skip(2));
+    let reads = || world.emulator.requests().get(Rpc::StreamingRead);
+    let before = reads();
+    let outage = world.emulator.inject(fails.skip(2).times(u64::MAX));
     let mut wait = world.spawn(&["wait", "job", "--for", "free", "-o", "json"]);
     let told: Value = serde_json::from_str(&wait.complaint().await).unwrap();
     assert_eq!(told["exit_code"], 3, "{told}");
-    world.emulator.restart(Restart::keep().lose_sessions()).await.unwrap();
+    until("it has looked twice more", async || reads() >= before + 5).await;
     world.write(&[("job", None)]).await;
-    wait.end().await.ends(0).says("released");
+    world.emulator.restart(Restart::keep().lose_sessions()).await.unwrap();
+    outage.remove();
+    let ended = wait.end().await.ends(0).says("released");
+    assert_eq!(ended.err, "", "one complaint a minute");
 }
 
 #[tokio::test]
