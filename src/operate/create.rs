@@ -15,9 +15,13 @@ use crate::store::{Ddl, PAUSE, REQUEST_LIMIT, Table, schema};
 const EMULATOR: &str = "SPANNER_EMULATOR_HOST";
 const EMULATOR_REST: &str = "SPANNER_EMULATOR_REST_HOST";
 
+/// Returns the value of an environment variable. An empty one is none.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 /// Returns a client for administration.
 pub(crate) async fn admin(spanner: &Spanner) -> Result<DatabaseAdmin> {
-    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let mut builder = spanner.database_admin_builder();
     if let (Some(_), Some(rest)) = (variable(EMULATOR), variable(EMULATOR_REST)) {
         builder = builder.with_endpoint(if rest.contains("://") {
@@ -108,7 +112,7 @@ fn is_beside_another(error: &google_cloud_gax::error::Error) -> bool {
 
 /// Says where an emulator's administration is looked for, which is the usual mistake.
 fn reach(doing: &str) -> String {
-    let hint = match std::env::var_os(EMULATOR) {
+    let hint = match variable(EMULATOR) {
         Some(_) => format!(
             " ({EMULATOR_REST} says where an emulator has it; without that, it is looked for at \
              port 9020 beside 9010, and otherwise at the same port)"
