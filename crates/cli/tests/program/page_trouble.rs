@@ -229,10 +229,11 @@ async fn a_page_that_nobody_sees_costs_nothing_and_is_up_to_date_once_it_is_seen
             "Object.defineProperty(document, 'hidden', {{ value: {}, configurable: true }})",
             !is_seen
         );
-        browser
-            .eval(&format!("{hidden}, document.dispatchEvent(new Event('visibilitychange'))"))
-            .await;
+        let event = "document.dispatchEvent(new Event('visibilitychange'))";
+        browser.eval(&format!("{hidden}, {event}, isStale()")).await
     };
+    let asks = "performance.getEntriesByType('resource').filter((it) => it.name.includes('/lanes')).length";
+    browser.until(&format!("{asks} > 0")).await;
     seen(&mut browser, false).await;
     let reads = || world.emulator.requests().get(Rpc::StreamingRead);
     // One poll may be under way.
@@ -240,8 +241,10 @@ async fn a_page_that_nobody_sees_costs_nothing_and_is_up_to_date_once_it_is_seen
     let before = reads();
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(reads(), before, "nobody looks");
+    browser.eval("asked.clear(), performance.clearResourceTimings(), ask()").await;
+    assert_eq!(browser.eval(asks).await, 0, "nobody looks at lanes");
     world.write(&[("billing", Some("node-2"))]).await;
-    seen(&mut browser, true).await;
-    browser.until(&format!("{holder} === 'node-2'")).await;
+    assert_eq!(seen(&mut browser, true).await, true, "the holder of long ago is grey");
+    browser.until(&format!("{holder} === 'node-2' && !isStale()")).await;
     assert_eq!(browser.complaints, [""; 0], "nothing was refused by the policy");
 }

@@ -230,6 +230,7 @@ const askSoon = () => {
 };
 
 async function ask() {
+  if (document.hidden) return;
   const due = performance.now() - 30_000;
   const isDrawn = (name) => !isCompact() || rows.get(name)?.details;
   const names = [...visible].filter((name) => isDrawn(name) && (asked.get(name) ?? -Infinity) < due);
@@ -344,6 +345,8 @@ function change(event) {
 function listen() {
   events?.close();
   if (document.hidden) return;
+  // Until all comes, the page shows what was so long ago.
+  document.body.classList.add("stale");
   const source = (events = new EventSource("/events"));
   source.addEventListener("all", all);
   source.addEventListener("change", change);
