@@ -49,15 +49,19 @@ final class Place {
   private final Path tokenFile;
 
   Place(Agent.Settings settings) {
-    Map<String, String> said = System.getenv();
+    this(settings, System.getenv());
+  }
+
+  Place(Agent.Settings settings, Map<String, String> said) {
     address = or(settings.address(), said.get("SPINDLE_AGENT"), "127.0.0.1:9465");
     uri = address.startsWith("/") ? null : URI.create("http://" + address);
     if (uri != null && (uri.getHost() == null || uri.getPort() < 0)) {
       throw new IllegalArgumentException("address " + address + ": expected HOST:PORT, or the path of a socket");
     }
-    String file = settings.token() == null ? or(said.get("SPINDLE_AGENT_TOKEN_FILE")) : null;
+    String given = or(settings.token());
+    String file = given == null ? or(said.get("SPINDLE_AGENT_TOKEN_FILE")) : null;
     tokenFile = settings.tokenFile() == null && file != null ? Path.of(file) : settings.tokenFile();
-    token = or(settings.token(), said.get("SPINDLE_AGENT_TOKEN"));
+    token = or(given, said.get("SPINDLE_AGENT_TOKEN"));
   }
 
   static Thread daemon(Runnable work) {
@@ -145,10 +149,15 @@ final class Place {
     return at;
   }
 
+  /** Returns the secret; null where nobody names one. */
+  String secret() throws IOException {
+    return tokenFile == null ? token : Files.readString(tokenFile).strip();
+  }
+
   /** Sends a request. Its answer is yet to be read, unless it is a refusal. Whoever has begun may close it. */
   Answer open(String method, String path, Map<String, ?> body, Duration limit, Consumer<Answer> begun)
       throws IOException {
-    String secret = tokenFile == null ? token : Files.readString(tokenFile).strip();
+    String secret = secret();
     String content = Json.write(body);
     String host = address.startsWith("/") ? "localhost" : address;
     // So the answer ends with its connection, and comes in no chunks.

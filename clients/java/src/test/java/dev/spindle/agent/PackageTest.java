@@ -185,6 +185,12 @@ public final class PackageTest {
     var owners = PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------"));
     Path secret = Files.createFile(folder.resolve("token"), owners);
     Files.writeString(secret, "the first of two secrets");
+    Map<String, String> said = Map.of("SPINDLE_AGENT_TOKEN_FILE", secret.toString());
+    for (String none : new String[] {null, ""}) {
+      Place place = new Place(new Agent.Settings("", none, null, false), said);
+      check("the first of two secrets".equals(place.secret()), "the file of the environment");
+    }
+    check(new Place(new Agent.Settings("", "given", null, false), said).secret().equals("given"), "what is given goes before");
     try (Started started = Started.at("--socket=" + folder + "/agent.sock", "--token-file=" + secret);
         Agent agent = new Agent(new Agent.Settings(started.address, null, secret, true));
         Agent other = new Agent(new Agent.Settings(started.address, "something else altogether", null, false))) {
