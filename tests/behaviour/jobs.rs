@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, Utc};
 use spindle::google_cloud_spanner::client::DatabaseClient;
@@ -655,7 +655,13 @@ async fn settings_that_cannot_work_are_refused_before_anything_is_sent() {
         let refused = job(&world, "a").run_once(Slot::every(period), short_result).await;
         assert!(refused.unwrap_err().to_string().contains("period"));
     }
+    // Beyond the years of a `DateTime`.
+    let later = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 43);
+    let before = SystemTime::UNIX_EPOCH - SECOND;
     let never = DateTime::<Utc>::MAX_UTC;
-    assert!(job(&world, "a").run_once(never, short_result).await.unwrap_err().is_config());
+    for slot in [Slot::at(never), Slot::at(later), Slot::at(before)] {
+        let refused = job(&world, "a").run_once(slot, short_result).await.unwrap_err();
+        assert!(refused.is_config() && refused.to_string().contains("slot"), "{refused}");
+    }
     assert_eq!(requests.total(), 0);
 }

@@ -1,6 +1,6 @@
 //! The name of a scheduled run.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, TimeZone, Utc};
 use spindle_protocol::Timestamp;
@@ -71,7 +71,12 @@ impl<Zone: TimeZone> From<DateTime<Zone>> for Slot {
 
 impl From<SystemTime> for Slot {
     fn from(time: SystemTime) -> Slot {
-        DateTime::<Utc>::from(time).into()
+        // Beyond the years of a `DateTime`, too.
+        let nanos = match time.duration_since(UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
+            Err(_) => i64::MIN,
+        };
+        Slot(job::Slot::At(Timestamp(nanos)))
     }
 }
 
