@@ -25,7 +25,7 @@ impl Contact {
     /// Returns the lease that would do, with all other settings in the same proportion: for
     /// heartbeats as slow as these, or else for a silence as long as this one.
     ///
-    /// In whole seconds. A silence may have gone on for longer than the term.
+    /// In whole seconds.
     pub fn lease_needed(&self) -> Duration {
         let (measured, enough) = match self.slow() {
             Some(slowest) => (slowest, self.carries),

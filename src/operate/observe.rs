@@ -1,18 +1,19 @@
 //! The changes of one lock's state, by polls.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, Shared};
 use spindle_protocol::LEASE_MAX;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::inspect::inspect;
 use super::state::{Holding, LockState};
 use crate::error::{Error, Result};
 use crate::settings::LEASE_DEFAULT;
-use crate::store::{REQUEST_LIMIT, Table};
+use crate::store::Table;
+use crate::system::runtime;
 use crate::token::FencingToken;
 
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
@@ -44,19 +45,14 @@ impl Polls {
         }
         Ok(())
     }
-
-    /// Notes that it has polled, and is to poll again after a pause.
-    fn polled(&mut self, pause: Duration) {
-        self.next = Some(Instant::now() + pause);
-    }
 }
 
 /// Reports who leads, each time that it is somebody else or nobody. Made by
 /// [`LockTable::observe`](crate::LockTable::observe).
 ///
-/// It works only while [`next`](Observer::next) is awaited: there is no task behind it. It polls
-/// once per interval, and at the moment when the lease that it saw runs out: one strong read
-/// each.
+/// It begins polls only while [`next`](Observer::next) is awaited; one that is not waited for goes on
+/// to its end, within 5 s, unless the observer is dropped. It polls once per interval, and at the moment
+/// when the lease that it saw runs out: one strong read each.
 ///
 /// ```no_run
 /// # async fn example(table: spindle::LockTable) -> spindle::Result<()> {
@@ -67,21 +63,31 @@ impl Polls {
 /// }
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[must_use = "an observer reads nothing until `next` is called"]
 pub struct Observer {
     table: Arc<Table>,
     lock: String,
     polls: Polls,
-    /// The poll that is not over, and when it began.
-    under_way: Option<(Instant, Shared<BoxFuture<'static, Result<LockState>>>)>,
+    /// The poll that is not over; with when it ended.
+    under_way: JoinSet<(Instant, Result<LockState>)>,
     /// The term that was reported last, or that there was none.
     reported: Option<Option<FencingToken>>,
 }
 
+/// A clone polls for itself.
+impl Clone for Observer {
+    fn clone(&self) -> Observer {
+        let Observer { table, lock, polls, reported, .. } = self;
+        let under_way = JoinSet::new();
+        let (table, lock) = (Arc::clone(table), lock.clone());
+        Observer { table, lock, polls: polls.clone(), under_way, reported: *reported }
+    }
+}
+
 impl Observer {
     pub(crate) fn new(table: Arc<Table>, lock: String) -> Observer {
-        Observer { table, lock, polls: Polls::new(), under_way: None, reported: None }
+        Observer { table, lock, polls: Polls::new(), under_way: JoinSet::new(), reported: None }
     }
 
     /// Sets the time from one poll to the next; 1 s by default, from 1 ms to a day.
@@ -110,10 +116,9 @@ impl Observer {
     /// Dropping the future loses nothing: the change is reported by the next call.
     pub async fn next(&mut self) -> Result<LockState> {
         loop {
-            let polled = self.poll().await?.await;
-            self.under_way = None;
+            let (ended, polled) = self.poll().await?;
             let pause = polled.as_ref().map_or(self.polls.interval, |state| self.pause(state));
-            self.polls.polled(pause);
+            self.polls.next = Some(ended + pause);
             let state = polled?;
             let term = state.token.filter(|_| state.is_held());
             if self.reported != Some(term) {
@@ -123,19 +128,28 @@ impl Observer {
         }
     }
 
-    /// Returns the poll under way; begins one where it is time to. One that was dropped goes on: beside events that come
-    /// faster than its answer none would ever be over.
-    async fn poll(&mut self) -> Result<impl Future<Output = Result<LockState>> + use<>> {
-        if let Some((begun, poll)) = &self.under_way
-            && begun.elapsed() <= REQUEST_LIMIT
-        {
-            return Ok(poll.clone());
+    /// Waits for the poll under way, and begins one where there is none. It is a task of its own: beside events that come
+    /// faster than its answer, nobody waits for it to its end.
+    async fn poll(&mut self) -> Result<(Instant, Result<LockState>)> {
+        loop {
+            if self.under_way.is_empty() {
+                let subject = format!("lock `{}`", self.lock);
+                let runtime = runtime(&subject)?;
+                self.polls.turn(&subject).await?;
+                let (table, lock) = (Arc::clone(&self.table), self.lock.clone());
+                let poll = async move {
+                    let polled = inspect(&table, &lock).await;
+                    (Instant::now(), polled)
+                };
+                self.under_way.spawn_on(poll, &runtime);
+            }
+            match self.under_way.join_next().await {
+                Some(Ok(polled)) => return Ok(polled),
+                Some(Err(ended)) if ended.is_panic() => resume_unwind(ended.into_panic()),
+                // Its runtime is gone.
+                Some(Err(_)) | None => {}
+            }
         }
-        self.polls.turn(&format!("lock `{}`", self.lock)).await?;
-        let (table, lock) = (Arc::clone(&self.table), self.lock.clone());
-        let poll = async move { inspect(&table, &lock).await }.boxed().shared();
-        self.under_way = Some((Instant::now(), poll.clone()));
-        Ok(poll)
     }
 
     /// Waits until the interval is over, or the lease is, whichever comes first.

@@ -99,10 +99,13 @@ impl Report {
     pub(super) fn sends(&mut self, act: &Act, now: Moment) {
         self.act = names(act);
         self.meter.sends(self.act.0, now);
-        match act {
-            Act::Insert { .. } => self.displaced = None,
-            Act::Takeover { seen, .. } => self.displaced = Some((seen.clone(), false)),
-            Act::Observe | Act::Heartbeat { .. } | Act::Release { .. } | Act::Mark { .. } => {}
+        if let Act::Insert { .. } | Act::Takeover { .. } = act {
+            self.displaced = match act {
+                Act::Takeover { seen, .. } => Some((seen.clone(), false)),
+                _ => None,
+            };
+            // How fast Spanner was for another term says nothing of this one.
+            self.answers = Answers::default();
         }
         if self.is_write() {
             self.answers.sends(now);
@@ -231,8 +234,6 @@ impl Report {
     pub(super) fn ended(&mut self, token: FencingToken, end: &TermEnd, held_until: Moment) {
         let lease = self.settings.timing.lease;
         let unrenewed_for = (self.settings.clock.now() + lease).since(held_until);
-        // How fast Spanner was says nothing of the next term.
-        self.answers = Answers::default();
         self.meter.ended(end);
         self.log.ended(token, end.clone(), unrenewed_for);
         if let TermEnd::OutOfContact { contact: Some(_) } = end {

@@ -228,9 +228,10 @@ impl Waiters {
         self.polling_since = now;
     }
 
-    /// Takes note that an attempt to begin a term failed.
+    /// Takes note that an attempt to begin a term failed. What may be mended by hand is told at once, by
+    /// its own answer.
     pub(crate) fn attempt_failed(&mut self, error: &Error) {
-        self.failure = Some(error.clone());
+        self.failure = Some(error.clone()).filter(|error| !error.is_schema() && !error.is_config());
     }
 
     /// Takes note of an answer while nobody here holds; `is_free` if it shows a lock that this
@@ -247,8 +248,7 @@ impl Waiters {
             (_, Some(error)) => Err(error.clone()),
             _ => Ok(false),
         };
-        // Of this answer: what an attempt failed of before may be mended since.
-        if let Some(error) = error
+        if let Err(error) = &result
             && (error.is_schema() || error.is_config())
         {
             let (endure, others): (VecDeque<Waiter>, VecDeque<Waiter>) =

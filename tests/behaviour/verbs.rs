@@ -196,6 +196,21 @@ async fn an_observer_tells_a_change_beside_events_that_come_faster_than_an_answe
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_poll_that_no_observer_waits_for_holds_back_no_new_client() {
+    let world = World::start().await;
+    let table = world.table();
+    table.check().await.unwrap();
+    world.spanner.swallow_connections().await;
+    let mut observer = table.observe(LOCK);
+    let dropped = timeout(Duration::from_secs(1), observer.next()).await;
+    assert!(dropped.is_err(), "nothing answers");
+    let limit = Duration::from_secs(5);
+    sleep(limit).await;
+    table.inspect(LOCK).await.expect("the poll has had its time, and the next a new client");
+    drop(observer);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_observer_goes_on_after_an_outage() {
     let world = World::start().await;
     let a = world.elect("a").await;

@@ -133,7 +133,8 @@ impl Core {
     /// Makes requests go wrong from now on.
     ///
     /// # Errors
-    /// No request can ever meet the fault: there is no such table, no such probability, or no tag.
+    /// No request can ever meet the fault: there is no such table, no such probability or number of times, no tag,
+    /// or what it is aimed at has none of it.
     pub fn inject(&self, fault: Fault) -> Result<FaultHandle> {
         let refused = |reason| Err(Error::invalid_argument(reason));
         if let Some(table) = &fault.table
