@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use futures_channel::mpsc;
 use spindle_protocol::{Seen, Succession};
 use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::call::{NamedSuccessor, Resign};
@@ -277,6 +279,19 @@ impl Spindle {
         if self.0.started.get().is_some() {
             // A loop that is gone has no gauges.
             let _ = self.0.commands.unbounded_send(Command::Measure);
+        }
+    }
+
+    /// Waits until an attempt of a caller that is gone is resolved, and what it won released; for a release
+    /// limit at most.
+    pub(crate) async fn settles(&self, limit: Duration) {
+        if self.0.started.get().is_none() || self.check_process().is_err() {
+            return;
+        }
+        let (done, settled) = oneshot::channel();
+        if self.0.commands.unbounded_send(Command::Settle { done }).is_ok() {
+            // Dropped, as every answer is.
+            let _ = timeout(limit, settled).await;
         }
     }
 

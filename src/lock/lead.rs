@@ -29,7 +29,8 @@ impl Spindle {
     ///   dropped, because another may lead by then, and the instance contends for the next term.
     /// - **`cancel` is cancelled**: the task's term is cancelled, and it has the
     ///   [stop limit](crate::LockBuilder::stop_limit) to end, then it is aborted. The lock is kept
-    ///   by heartbeats until it has ended, then released.
+    ///   by heartbeats until it has ended, then released. Where no task runs, an attempt to take the lock
+    ///   that is under way is resolved first, for a release limit at most: the process may end next.
     /// - **[`resign`](Spindle::resign)**: the same, and after a lease the instance contends again.
     /// - **It panics**: the lock is released, and the panic is an error. A panic is a mistake in
     ///   the code and not a failure that passes.

@@ -130,12 +130,15 @@ impl Supervisor {
         let Orders { cancel, dropped, resign, .. } = &self.orders;
         tokio::select! {
             biased;
-            () = dropped.cancelled() => Ok(None),
-            () = cancel.cancelled() => Ok(None),
+            () = dropped.cancelled() => return Ok(None),
+            () = cancel.cancelled() => {}
             guard = self.lock.acquire_in_turn(WaitMode::Endures, Some(resign.clone())) => {
-                guard.map(Some)
+                return guard.map(Some);
             }
         }
+        // The process may end next.
+        self.lock.settles(self.lock.settings()?.timing.release_limit).await;
+        Ok(None)
     }
 
     /// Gives the lock to others after an error of the task. Lets it rest, unless the error says

@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Resign { next: Succession, done: oneshot::Sender<bool> },
     /// Measure anew: a `lead` is over.
     Measure,
+    /// Drop `done` once what callers that are gone have left is over: an attempt, a term, a release.
+    Settle { done: oneshot::Sender<()> },
 }
 
 pub(crate) struct Driver<R> {
@@ -62,6 +64,7 @@ pub(crate) struct Driver<R> {
     /// A lock has no command at most times, and a channel of this kind costs no more than that.
     commands: mpsc::UnboundedReceiver<Command>,
     resigned: Vec<oneshot::Sender<bool>>,
+    settling: Vec<oneshot::Sender<()>>,
     demand: Demand,
     waiters: Waiters,
     /// A resignation that the holder was asked to carry out.
@@ -128,6 +131,7 @@ impl<R: LockRow> Driver<R> {
             published,
             commands,
             resigned: Vec::new(),
+            settling: Vec::new(),
             demand: Demand::Always,
             waiters: Waiters::default(),
             asked: None,
@@ -268,6 +272,16 @@ impl<R: LockRow> Driver<R> {
             }
             self.waiters.release_ended(|| outcome);
         }
+        if !self.settling.is_empty() && self.is_settled() {
+            self.settling.clear();
+        }
+    }
+
+    /// True if neither an attempt nor a release is under way, and who holds or waits is still there.
+    fn is_settled(&self) -> bool {
+        let is_ours = self.instance.term().is_none() || self.waiters.is_held();
+        let is_under_way = self.instance.is_attempting() || self.instance.is_releasing();
+        is_ours && !is_under_way && !self.waiters.has_any_left()
     }
 
     fn hear(&mut self, heard: Heard) -> Event {
@@ -359,6 +373,10 @@ impl<R: LockRow> Driver<R> {
             }
             Command::Resign { next, done } => (next, done),
             Command::Measure => return Event::Wake,
+            Command::Settle { done } => {
+                self.settling.push(done);
+                return Event::Wake;
+            }
         };
         if self.instance.term().is_none() {
             // Nobody waits for the answer any more if it can't be delivered.

@@ -143,6 +143,16 @@ impl Waiters {
         !self.waiting.is_empty()
     }
 
+    /// Returns true if a caller holds.
+    pub(crate) fn is_held(&self) -> bool {
+        self.holding.is_some()
+    }
+
+    /// Returns true if a caller that dropped its future is in the queue yet.
+    pub(crate) fn has_any_left(&self) -> bool {
+        self.waiting.iter().any(|waiter| waiter.reply.is_closed())
+    }
+
     /// Returns true if a caller still waits: one that dropped its future may be in the queue yet.
     pub(crate) fn is_any_alive(&self) -> bool {
         self.waiting.iter().any(|waiter| !waiter.reply.is_closed())

@@ -273,6 +273,24 @@ async fn a_slot_ahead_of_spanners_clock_is_waited_for_and_refused_beyond_the_lim
     assert_eq!(last(&world).await, (SlotState::Done, 1), "it was not recorded");
 }
 
+/// The process may end as soon as the call has.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_told_to_end_waits_until_a_start_that_is_at_spanner_is_released() {
+    let world = World::start().await;
+    let slot = slot(&world).await;
+    let commit = Fault::on(Rpc::Commit).effect(Effect::Delay(SECOND));
+    let slow = world.spanner.inject(commit);
+    let until_then = CancellationToken::new();
+    let waiting = tokio::spawn(run(job(&world, "a").until(until_then.clone()), slot));
+    until("its start is at Spanner", || (slow.hits() > 0).then_some(())).await;
+    slow.remove();
+    until_then.cancel();
+    let outcome = waiting.await.unwrap();
+    assert!(matches!(outcome, JobOutcome::Skipped { why: Skip::Cancelled, .. }), "{outcome:?}");
+    let left = world.table().inspect(LOCK).await.unwrap();
+    assert!(!left.is_held() && left.token.is_some(), "{left:?}");
+}
+
 /// A timer stands still while the machine is suspended; the slot does not wait for it.
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_came_while_the_machine_was_suspended_starts_soon_after_it_wakes() {

@@ -165,6 +165,23 @@ async fn cancelling_stops_the_task_first_and_releases_after_it_has_ended() {
     assert!(world.is_released());
 }
 
+/// The process may end as soon as `lead` has.
+#[tokio::test(start_paused = true)]
+async fn cancelling_an_attempt_that_is_at_spanner_waits_until_what_it_won_is_released() {
+    let world = World::start().await;
+    let lock = world.lock("a").build().unwrap();
+    let commit = Fault::on(Rpc::Commit).effect(Effect::Delay(Duration::from_millis(500)));
+    let slow = world.spanner.inject(commit);
+    let cancel = CancellationToken::new();
+    let leading = lead(&lock, &cancel, |term| async move { term.cancelled().await });
+    until("its attempt is at Spanner", || (slow.hits() > 0).then_some(())).await;
+    slow.remove();
+    cancel.cancel();
+    leading.ends().await.unwrap();
+    let left = world.table().inspect(LOCK).await.unwrap();
+    assert!(!left.is_held() && left.token.is_some(), "{left:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_task_that_ignores_its_cancellation_is_aborted_and_the_log_says_so() {
     let (log, _guard) = Log::capture();

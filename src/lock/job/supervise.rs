@@ -84,7 +84,10 @@ impl Supervisor {
             let seen = tokio::select! {
                 biased;
                 () = self.wishes.dropped.cancelled() => return Err(self.abandoned()),
-                () = self.wishes.until.cancelled() => continue,
+                () = self.wishes.until.cancelled() => {
+                    lock.settles(self.settings.timing.release_limit).await;
+                    continue;
+                }
                 guard = lock.acquire_in_turn(WaitMode::Waits, None) => Err(guard?),
                 seen = self.rows.decided(decides) => Ok(seen),
             };

@@ -140,6 +140,11 @@ impl Instance {
         matches!(self.phase, Phase::Releasing(_))
     }
 
+    /// Returns true if an attempt to begin a term is under way, or not resolved yet.
+    pub fn is_attempting(&self) -> bool {
+        matches!(self.phase, Phase::Beginning(_) | Phase::Resolving(..))
+    }
+
     /// Returns how long the act that was decided at `now` may take before its outcome counts as
     /// unknown.
     ///
