@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use spindle_protocol::LEASE_MAX;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::inspect::inspect;
 use super::state::{Holding, LockState};
 use crate::error::{Error, Result};
 use crate::settings::LEASE_DEFAULT;
-use crate::store::Table;
+use crate::store::{REQUEST_LIMIT, Table};
 use crate::system::runtime;
 use crate::token::FencingToken;
 
 const INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
+/// A poll ends by its own limit, unless nobody drives its runtime: so much later it is taken for that.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// The polls of one that works only while it is awaited.
 #[derive(Clone, Debug)]
@@ -107,8 +109,8 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// [`is_config`](Error::is_config) for a name that no lock can have, or an interval that is
-    /// too short or too long. Otherwise the reason why Spanner could not be asked within 5 s. An
+    /// [`is_config`](Error::is_config) for a name that no lock can have, for an interval that is
+    /// too short or too long, and outside of a tokio runtime. Otherwise the reason why Spanner could not be asked within 5 s. An
     /// observer can go on after an error: the next call polls again an interval later.
     ///
     /// # Cancellation safety
@@ -143,11 +145,18 @@ impl Observer {
                 };
                 self.under_way.spawn_on(poll, &runtime);
             }
-            match self.under_way.join_next().await {
-                Some(Ok(polled)) => return Ok(polled),
-                Some(Err(ended)) if ended.is_panic() => resume_unwind(ended.into_panic()),
-                // Its runtime is gone.
-                Some(Err(_)) | None => {}
+            match timeout(REQUEST_LIMIT + GRACE, self.under_way.join_next()).await {
+                Ok(Some(Ok((ended, polled)))) if ended.elapsed() <= REQUEST_LIMIT => {
+                    return Ok((ended, polled));
+                }
+                // Too old to be news.
+                Ok(Some(Ok(_))) => {}
+                Ok(Some(Err(ended))) if ended.is_panic() => resume_unwind(ended.into_panic()),
+                // Its runtime is gone, or nobody drives it.
+                _ => {
+                    self.under_way = JoinSet::new();
+                    self.polls.next = Some(Instant::now() + self.polls.interval);
+                }
             }
         }
     }

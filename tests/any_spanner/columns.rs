@@ -24,13 +24,13 @@ pub async fn check(place: &Place, report: &mut Report) {
 async fn lacks_columns(place: &Place) -> Result<Option<String>, Failure> {
     let Some(table) = place.make_old_table().await? else { return Ok(None) };
     let lock = |id: &str| table.lock("job").id(id).build();
-    let read = says(lock("asks")?.try_acquire().await.err())?;
-    says(table.evict("job").to("waits").await.err())?;
+    let read = says("lease_ms", lock("asks")?.try_acquire().await.err())?;
+    says("info", table.evict("job").to("waits").await.err())?;
     let (waits, cancel) = (lock("waits")?, CancellationToken::new());
     let running = waits.run(cancel.clone());
     sleep(Duration::from_secs(3)).await;
     let trouble = waits.health().trouble.map(|trouble| trouble.error);
-    says(trouble)?;
+    says("lease_ms", trouble)?;
     place.upgrade(&table).await?;
     let holds = async {
         while waits.has_lock().is_none() {
@@ -44,10 +44,10 @@ async fn lacks_columns(place: &Place) -> Result<Option<String>, Failure> {
     Ok(Some(format!("says: {read}")))
 }
 
-/// Fails unless the error says the first column that is missing, and its statement.
-fn says(error: Option<Error>) -> Result<String, Failure> {
+/// Fails unless the error says this column, the first that is missing of those that it asks for, and its statement.
+fn says(column: &str, error: Option<Error>) -> Result<String, Failure> {
     let error = error.ok_or("nothing is said")?;
     let told = error.to_string();
-    let is_named = error.is_schema() && told.contains("ADD COLUMN lease_ms");
+    let is_named = error.is_schema() && told.contains(&format!("ADD COLUMN {column}"));
     if is_named { Ok(told) } else { Err(format!("says something else: {told}").into()) }
 }

@@ -211,6 +211,22 @@ async fn a_poll_that_no_observer_waits_for_holds_back_no_new_client() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_observer_tells_nothing_that_a_poll_saw_long_ago() {
+    let world = World::start().await;
+    let table = world.table();
+    table.check().await.unwrap();
+    let slow = Effect::Delay(Duration::from_millis(50));
+    let slow = world.spanner.inject(Fault::on(Rpc::StreamingRead).effect(slow));
+    let mut observer = table.observe(LOCK);
+    assert!(timeout(Duration::from_millis(10), observer.next()).await.is_err());
+    slow.remove();
+    let holder = world.elect("a").await;
+    sleep(LEASE).await;
+    let told = observer.next().await.unwrap();
+    assert_eq!(told.token, holder.lock.has_lock(), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_observer_goes_on_after_an_outage() {
     let world = World::start().await;
     let a = world.elect("a").await;

@@ -127,7 +127,8 @@ impl Members {
     ///
     /// # Cancellation safety
     ///
-    /// Dropping the future loses nothing: the next call reports the change.
+    /// Dropping the future drops its poll, and loses nothing else: the next call polls anew, and reports the
+    /// change. Beside events that come faster than an answer, await it in a task of its own.
     pub async fn next(&mut self) -> Result<Vec<MemberState>> {
         let (group, interval) = (&self.group, self.interval);
         if !(INTERVAL_MIN..=LEASE_MAX).contains(&interval) {

@@ -74,7 +74,7 @@ impl From<SystemTime> for Slot {
         // Beyond the years of a `DateTime`, too.
         let nanos = match time.duration_since(UNIX_EPOCH) {
             Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
-            Err(_) => i64::MIN,
+            Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |it| -it),
         };
         Slot(job::Slot::At(Timestamp(nanos)))
     }

@@ -16,8 +16,8 @@ use crate::output::{Cell, Line, Output, notice};
 use crate::place::Place;
 use crate::record::{LEASE_ASSUMED, Record, State, in_words};
 
-/// Why nobody has a shard whose row is not there, or was never held.
-const NEVER_HELD: &str = "nobody has had it";
+/// Why nobody has a shard that was never held, or that a move left behind for long.
+const NO_ROW: &str = "no row tells who had it";
 /// Records tell how long ago something was; this is the time from which that is counted.
 const NOW: Timestamp = Timestamp(i64::MAX / 2);
 
@@ -90,8 +90,7 @@ fn shares(pieces: Vec<Record>, sharing: &[Record], named: Of) -> Vec<Share> {
     let declared = declared.map(|it| it.count).max().unwrap_or(0).min(SHARDS_MAX);
     let Of { count: of, draining_from } = named;
     let count = named.end().unwrap_or(declared);
-    // A shard that nobody ever had has no row.
-    let nobody = Owner::vacant(NEVER_HELD, &members);
+    let nobody = Owner::vacant(NO_ROW, &members);
     let mut shards: BTreeMap<usize, Owner> =
         (0..count).map(|shard| (shard, nobody.clone())).collect();
     for record in pieces {
@@ -187,7 +186,7 @@ impl Owner {
                 let why = Some("evicted, and the lease runs on".to_string());
                 Owner { why, ..Owner::default() }
             }
-            (State::NeverHeld, _) => Owner::vacant(NEVER_HELD, members),
+            (State::NeverHeld, _) => Owner::vacant(NO_ROW, members),
             (State::Released, _) => Owner::vacant("released, and taken by nobody since", members),
             (state, _) => Owner { why: Some(state.as_str().to_string()), ..Owner::default() },
         }
@@ -245,7 +244,7 @@ impl Line for Share {
             (Some(member), ..) => member.clone(),
             (None, Some(id), Some("restarting")) => format!("{id} (restarting)"),
             (None, Some(id), _) => format!("reserved for {id}"),
-            (None, None, _) => format!("vacant: {}", why.as_deref().unwrap_or(NEVER_HELD)),
+            (None, None, _) => format!("vacant: {}", why.as_deref().unwrap_or(NO_ROW)),
         };
         let weight = self.weight.map_or_else(|| "-".to_string(), |weight| weight.to_string());
         vec![
@@ -351,7 +350,7 @@ mod tests {
         ];
         let expected = [
             "vacant: evicted, and the lease runs on | - | 6",
-            "vacant: nobody has had it | - | 7",
+            "vacant: no row tells who had it | - | 7",
             "vacant: released, and taken by nobody since | - | 4",
             "vacant: the lease of dead ran out | - | 5",
             "reserved for a | - | 3",
@@ -418,7 +417,7 @@ mod tests {
         assert_eq!(told(free(), &[dead]), expected);
         let new = member("new", State::Held, 0, 0, "shards 3");
         let expected = [
-            "vacant: nobody has had it; no live member counts yet | - | 2",
+            "vacant: no row tells who had it; no live member counts yet | - | 2",
             "vacant: released, and taken by nobody since; no live member counts yet | - | 0",
             "vacant: the lease of x ran out; no live member counts yet | - | 1",
             "new (joining, counts in 1.0s) | 1 | ",

@@ -28,7 +28,7 @@ pub async fn wait(place: &Place, out: &Output, asked: &Wait) -> Result<ExitCode>
                 out.one(&record, || record.in_words())?;
                 return Ok(ExitCode::SUCCESS);
             }
-            Ok(_) => (has_looked, said) = (true, None),
+            Ok(_) => has_looked = true,
             Err(failure) if has_looked && failure.passes() => {
                 if is_to_be_said(&mut said) {
                     failure.tell(out.form);

@@ -22,6 +22,7 @@ use crate::output::{Cell, Line as _, Output, Paint, narrow, printable, widths};
 use crate::place::Place;
 use crate::record::{Record, State};
 use crate::signals::Signals;
+use crate::start::is_to_be_said;
 
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
@@ -71,6 +72,7 @@ fn pause(interval: Duration, took: Duration) -> Duration {
 async fn print(place: &Place, out: &Output, asked: &Watch, first: Polled) -> Result<ExitCode> {
     let mut known = BTreeMap::new();
     let mut after = pause(asked.interval, first.took);
+    let mut said = None;
     report(out, &mut known, first.records, asked)?;
     // One for all turns of the loop: a signal must not get lost between two.
     let mut interrupted = pin!(tokio::signal::ctrl_c());
@@ -89,7 +91,9 @@ async fn print(place: &Place, out: &Output, asked: &Watch, first: Polled) -> Res
             }
             Err(failure) => {
                 after = asked.interval;
-                failure.tell(out.form);
+                if is_to_be_said(&mut said) {
+                    failure.tell(out.form);
+                }
             }
         }
     }

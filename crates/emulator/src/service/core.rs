@@ -134,7 +134,7 @@ impl Core {
     ///
     /// # Errors
     /// No request can ever meet the fault: there is no such table, no such probability or number of times, no tag,
-    /// or what it is aimed at has none of it.
+    /// or no request has all that it is aimed at.
     pub fn inject(&self, fault: Fault) -> Result<FaultHandle> {
         let refused = |reason| Err(Error::invalid_argument(reason));
         if let Some(table) = &fault.table

@@ -309,6 +309,7 @@ async fn rows_of_shards_beyond_a_smaller_count_are_deleted_ten_leases_later_and_
     assert_eq!(beyond(), 2);
     sleep(LEASE * 10).await;
     assert_eq!(beyond(), 0);
+    assert_eq!(fleet.count_row().as_deref(), Some("shards 2 from 4"));
     assert_eq!(fleet.work.shards_of("a"), [0, 1]);
     fleet.resize(4).await.unwrap();
     fleet.settles_at(1, 4).await;

@@ -230,11 +230,10 @@ const askSoon = () => {
 };
 
 async function ask() {
-  if (document.hidden) return;
   const due = performance.now() - 30_000;
   const isDrawn = (name) => !isCompact() || rows.get(name)?.details;
   const names = [...visible].filter((name) => isDrawn(name) && (asked.get(name) ?? -Infinity) < due);
-  while (names.length) {
+  while (names.length && !document.hidden) {
     const some = names.splice(0, 25);
     const query = new URLSearchParams(some.map((name) => ["lock", name]));
     for (const name of some) asked.set(name, performance.now());
@@ -347,6 +346,7 @@ function listen() {
   if (document.hidden) return;
   // Until all comes, the page shows what was so long ago.
   document.body.classList.add("stale");
+  if (spannerTime.at) render();
   const source = (events = new EventSource("/events"));
   source.addEventListener("all", all);
   source.addEventListener("change", change);
