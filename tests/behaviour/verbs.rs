@@ -219,6 +219,8 @@ async fn an_observer_tells_nothing_that_a_poll_saw_long_ago() {
     let slow = world.spanner.inject(Fault::on(Rpc::StreamingRead).effect(slow));
     let mut observer = table.observe(LOCK);
     assert!(timeout(Duration::from_millis(10), observer.next()).await.is_err());
+    // It ends meanwhile, and sees that nobody holds.
+    sleep(Duration::from_secs(1)).await;
     slow.remove();
     let holder = world.elect("a").await;
     sleep(LEASE).await;
