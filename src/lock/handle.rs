@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
 use futures_channel::mpsc;
 use spindle_protocol::{Seen, Succession};
@@ -257,6 +256,11 @@ impl Spindle {
         })
     }
 
+    /// Returns true if a loop of this process was started, which answers.
+    fn has_loop(&self) -> bool {
+        self.0.started.get().is_some() && self.check_process().is_ok()
+    }
+
     /// Asks the loop for the lock; dropping the future withdraws that.
     pub(crate) async fn ask(
         &self,
@@ -284,20 +288,21 @@ impl Spindle {
 
     /// Waits until an attempt of a caller that is gone is resolved, and what it won released; for a release
     /// limit at most.
-    pub(crate) async fn settles(&self, limit: Duration) {
-        if self.0.started.get().is_none() || self.check_process().is_err() {
+    pub(crate) async fn settles(&self) {
+        let Ok(Settings { timing, .. }) = self.settings() else { return };
+        if !self.has_loop() {
             return;
         }
         let (done, settled) = oneshot::channel();
         if self.0.commands.unbounded_send(Command::Settle { done }).is_ok() {
             // Dropped, as every answer is.
-            let _ = timeout(limit, settled).await;
+            let _ = timeout(timing.release_limit, settled).await;
         }
     }
 
     pub(crate) async fn resign_for(&self, next: Succession) -> bool {
         // Without a loop nothing is held, and nothing would answer.
-        if self.0.started.get().is_none() || self.check_process().is_err() {
+        if !self.has_loop() {
             return false;
         }
         let (done, resigned) = oneshot::channel();

@@ -103,7 +103,7 @@ impl<T: Send + 'static> LeadEach<T> {
     }
 
     /// Leads for these names, and for no others, from now on. It waits for nothing. Each end is kept until
-    /// [`next`](LeadEach::next) tells it, so who never calls that gathers them.
+    /// [`next`](LeadEach::next) tells it, so a caller that never does gathers them.
     ///
     /// # Errors
     ///

@@ -137,7 +137,7 @@ impl Supervisor {
             }
         }
         // The process may end next.
-        self.lock.settles(self.lock.settings()?.timing.release_limit).await;
+        self.lock.settles().await;
         Ok(None)
     }
 

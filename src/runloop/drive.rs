@@ -178,7 +178,7 @@ impl<R: LockRow> Driver<R> {
                     Some(command) => self.obey(command),
                     None => {
                         stopping = true;
-                        self.report.last_handle_gone(self.demand == Demand::Always);
+                        self.report.log.last_handle_gone(self.demand == Demand::Always);
                         Event::Stop
                     }
                 },
@@ -212,7 +212,7 @@ impl<R: LockRow> Driver<R> {
             return Pass::Tells(demanded);
         }
         let (nap, is_early) = self.nap(wake, early, under_way.is_some());
-        let (nap, is_early) = match self.report.warns(now) {
+        let (nap, is_early) = match self.report.log.turns(now) {
             Some(due) if nap.is_none_or(|nap| due < nap) => (Some(due), false),
             _ => (nap, is_early),
         };
@@ -268,7 +268,7 @@ impl<R: LockRow> Driver<R> {
                 |leaving| leaving.outcome(self.held_until.since(now)),
             );
             if let Some(token) = token {
-                self.report.released(token, &outcome);
+                self.report.log.released(token, &outcome);
             }
             self.waiters.release_ended(|| outcome);
         }
@@ -320,18 +320,18 @@ impl<R: LockRow> Driver<R> {
 
     fn answered(&mut self, outcome: Outcome) -> Event {
         let Outcome { answer, error, is_seized, next } = outcome;
+        let now = self.settings.clock.now();
         // It is a hint: no failure of it is told to those who wait.
         if self.report.is_mark() {
-            self.report.marked(&answer, error.as_ref());
+            self.report.marked(&answer, error.as_ref(), now);
             return Event::Answer(answer);
         }
         if let Answer::Observed(observation) = &answer {
             self.published.observed(observation);
         }
-        let now = self.settings.clock.now();
         if let Some(place) = next.filter(|place| self.instance.yields_to(now, place)) {
             self.yields = true;
-            self.report.yields_to(&place);
+            self.report.log.yields_to(&place);
         }
         let is_releasing = self.instance.is_releasing();
         match &mut self.leaving {
@@ -339,7 +339,7 @@ impl<R: LockRow> Driver<R> {
             _ if is_releasing || self.instance.term().is_some() => {}
             _ => self.tell_waiters(&answer, error.as_ref()),
         }
-        self.report.answered(&answer, error.as_ref(), is_seized);
+        self.report.answered(&answer, error.as_ref(), is_seized, now);
         Event::Answer(answer)
     }
 
@@ -476,7 +476,7 @@ impl<R> Drop for Driver<R> {
         let is_missed = is_wanted || held.is_some() || self.leaving.is_some();
         // A second panic would end the process, if the log had one.
         if !self.finished && is_missed && !std::thread::panicking() {
-            self.report.loop_gone(held, self.leaving.as_ref().map(|leaving| leaving.token));
+            self.report.log.loop_gone(held, self.leaving.as_ref().map(|leaving| leaving.token));
         }
     }
 }

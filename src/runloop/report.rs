@@ -1,15 +1,14 @@
-//! What a loop reports of its requests and terms: by the log, the metrics and the health of its instance.
+//! Reports the requests and the terms of a loop: by the log, the metrics and the health of its instance.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::Code;
-use spindle_protocol::line::Place;
 use spindle_protocol::{Act, Answer, EndReason, Moment, Observation, Row, Timestamp};
 
 use super::metrics::Meter;
 use super::namesake::Namesake;
-use crate::error::{Answers, Error, Kind, ReleaseOutcome, TermEnd};
+use crate::error::{Answers, Error, Kind, TermEnd};
 use crate::names::{is_of_one_member, subject};
 use crate::settings::Settings;
 use crate::term::{Failing, Log, Published, Teller, Warnings, origin};
@@ -24,7 +23,8 @@ pub(super) struct Report {
     published: Arc<Published>,
     /// The instance's own: another one may have the same id.
     nonce: u64,
-    log: Log,
+    /// For what the log alone is told.
+    pub(super) log: Log,
     meter: Meter,
     /// The name of the act under way, and the part that fails with it.
     act: (&'static str, Failing),
@@ -85,11 +85,6 @@ impl Report {
         self.meter.turns(now, remaining, self.settings.timing.lease, contends);
     }
 
-    /// Writes the warnings that are due. Returns for how long none is, if one waits.
-    pub(super) fn warns(&self, now: Moment) -> Option<Duration> {
-        self.log.turns(now)
-    }
-
     /// Notes that the loop sleeps until `due`, and is late `overdue` after that.
     pub(super) fn sleeps_until(&mut self, due: Option<Moment>, overdue: Duration) {
         self.published.health_record().runs(due.map(|due| due + overdue));
@@ -99,13 +94,10 @@ impl Report {
     pub(super) fn sends(&mut self, act: &Act, now: Moment) {
         self.act = names(act);
         self.meter.sends(self.act.0, now);
-        if let Act::Insert { .. } | Act::Takeover { .. } = act {
-            self.displaced = match act {
-                Act::Takeover { seen, .. } => Some((seen.clone(), false)),
-                _ => None,
-            };
-            // How fast Spanner was for another term says nothing of this one.
-            self.answers = Answers::default();
+        match act {
+            Act::Insert { .. } => self.attempts(None),
+            Act::Takeover { seen, .. } => self.attempts(Some((seen.clone(), false))),
+            Act::Observe | Act::Heartbeat { .. } | Act::Release { .. } | Act::Mark { .. } => {}
         }
         if self.is_write() {
             self.answers.sends(now);
@@ -113,16 +105,27 @@ impl Report {
         self.log.sends(self.act.0);
     }
 
+    fn attempts(&mut self, displaced: Option<(Row, bool)>) {
+        self.displaced = displaced;
+        // How fast Spanner was for another term says nothing of this one.
+        self.answers = Answers::default();
+    }
+
     /// Reports what became of a place in line. It is a hint: whatever became of it says nothing of the
     /// lock.
-    pub(super) fn marked(&mut self, answer: &Answer, error: Option<&Error>) {
-        self.meter.answered(error, self.settings.clock.now());
+    pub(super) fn marked(&mut self, answer: &Answer, error: Option<&Error>, now: Moment) {
+        self.meter.answered(error, now);
         self.log.answered(MARK, answer_name(answer));
     }
 
     /// Reports the answer to the act under way; `is_seized` says that the row it displaces was seized.
-    pub(super) fn answered(&mut self, answer: &Answer, error: Option<&Error>, is_seized: bool) {
-        let now = self.settings.clock.now();
+    pub(super) fn answered(
+        &mut self,
+        answer: &Answer,
+        error: Option<&Error>,
+        is_seized: bool,
+        now: Moment,
+    ) {
         self.meter.answered(error, now);
         if error.is_none() && self.is_write() {
             self.answers.answered(now);
@@ -251,22 +254,6 @@ impl Report {
             return TermEnd::OutOfContact { contact: Some(self.answers.contact(now, timing)) };
         }
         TermEnd::of(reason)
-    }
-
-    pub(super) fn released(&self, token: FencingToken, outcome: &ReleaseOutcome) {
-        self.log.released(token, outcome);
-    }
-
-    pub(super) fn yields_to(&self, place: &Place) {
-        self.log.yields_to(place);
-    }
-
-    pub(super) fn last_handle_gone(&self, always_wanted: bool) {
-        self.log.last_handle_gone(always_wanted);
-    }
-
-    pub(super) fn loop_gone(&self, held: Option<FencingToken>, leaving: Option<FencingToken>) {
-        self.log.loop_gone(held, leaving);
     }
 }
 

@@ -85,7 +85,7 @@ impl Supervisor {
                 biased;
                 () = self.wishes.dropped.cancelled() => return Err(self.abandoned()),
                 () = self.wishes.until.cancelled() => {
-                    lock.settles(self.settings.timing.release_limit).await;
+                    lock.settles().await;
                     continue;
                 }
                 guard = lock.acquire_in_turn(WaitMode::Waits, None) => Err(guard?),
