@@ -22,7 +22,7 @@ use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use spindle_fleet::{Member, Semaphore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
 const DATABASE: &str = "projects/p/instances/i/databases/d";
@@ -95,10 +95,12 @@ fn contender(table: &LockTable, id: &str) -> (Spindle, CancellationToken) {
 
 #[tokio::test]
 async fn a_scrape_shows_each_metric_of_the_table_and_no_other() {
-    // A port that is free; the exporter takes none that the system chooses.
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
+    // The exporter takes no port that the system picks. Bound without listening, this one is given to
+    // nobody before the exporter listens.
+    let reserved = TcpSocket::new_v4().unwrap();
+    reserved.set_reuseaddr(true).unwrap();
+    reserved.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = reserved.local_addr().unwrap();
     let builder = PrometheusBuilder::new().with_http_listener(address);
     builder.set_buckets(&[0.01, 0.1, 1.0, 10.0]).unwrap().install().unwrap();
 

@@ -8,7 +8,7 @@ use spindle::{Database, LockTable};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -106,7 +106,10 @@ async fn a_server_that_comes_up_later_is_reached_by_the_same_table() {
 /// Each is tried on the address where nobody, or nobody who speaks gRPC, listens.
 #[tokio::test]
 async fn an_error_of_the_connection_names_what_was_tried_in_plain_words_and_what_to_do() {
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    // Bound without listening, so that nobody else comes to listen there.
+    let reserved = TcpSocket::new_v4().unwrap();
+    reserved.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = reserved.local_addr().unwrap();
     let http = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let other = http.local_addr().unwrap();
     tokio::spawn(async move {

@@ -124,9 +124,10 @@ async fn a_refusal_by_permission_is_told_from_an_outage() {
 
 #[tokio::test]
 async fn an_endpoint_with_tls_that_nobody_listens_on_is_an_error_and_no_panic() {
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = socket.local_addr().unwrap().port();
-    drop(socket);
+    // Bound without listening, so that nobody else comes to listen there.
+    let reserved = tokio::net::TcpSocket::new_v4().unwrap();
+    reserved.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = reserved.local_addr().unwrap().port();
     let endpoint = format!("https://127.0.0.1:{port}");
     let client = spindle::google_cloud_spanner::client::Spanner::builder().with_endpoint(endpoint);
     let client = client.with_credentials(anonymous());

@@ -290,7 +290,7 @@ impl Emulator {
     /// Makes a paused server reachable again, on the same port.
     ///
     /// # Errors
-    /// Somebody else has taken the port meanwhile.
+    /// Somebody else has taken a port meanwhile. On Linux the system gives it to nobody.
     pub async fn resume(&self) -> io::Result<()> {
         self.running.ports.resume().await
     }

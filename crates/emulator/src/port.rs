@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Mutex;
 
-use crate::server::{Answering, Listening};
+use crate::server::{Answering, Listening, Reserved};
 use crate::service::Core;
 
 /// A port of an emulator for one client alone. So a test can cut that client off, as if its machine
@@ -53,7 +53,7 @@ impl Port {
     /// emulator it takes them once that resumes.
     ///
     /// # Errors
-    /// Somebody else has taken the port meanwhile.
+    /// Somebody else has taken the port meanwhile. On Linux the system gives it to nobody.
     pub async fn restore(&self) -> io::Result<()> {
         self.0.open(Reason::CutOff).await
     }
@@ -81,11 +81,14 @@ impl Ports {
     /// Opens a port at this address; port 0 lets the system pick a free one.
     pub async fn add(&self, address: SocketAddr) -> io::Result<Port> {
         let mut all = self.all.lock().await;
-        let listening = Listening::start(&self.core, address, Arc::clone(&self.answering))?;
+        let reserved = Reserved::new(address)?;
+        let answering = Arc::clone(&self.answering);
+        let listening = Listening::start(&self.core, reserved.address, answering)?;
         let address = listening.address;
         let state = State { listening: Some(listening), cut_off: false, paused: false };
         let (core, answering) = (Arc::clone(&self.core), Arc::clone(&self.answering));
-        let listener = Arc::new(Listener { core, answering, address, state: Mutex::new(state) });
+        let state = Mutex::new(state);
+        let listener = Arc::new(Listener { core, answering, address, _reserved: reserved, state });
         if all.paused {
             listener.shut(Reason::Paused).await;
         }
@@ -116,7 +119,7 @@ impl Ports {
     /// Opens those again that nobody has cut off.
     ///
     /// # Errors
-    /// Somebody else has taken a port meanwhile; those behind it stay shut.
+    /// Somebody else has taken a port meanwhile, which Linux gives to nobody; those behind it stay shut.
     pub async fn resume(&self) -> io::Result<()> {
         let mut all = self.all.lock().await;
         for listener in all.listeners.iter().filter_map(Weak::upgrade) {
@@ -140,6 +143,7 @@ struct Listener {
     core: Arc<Core>,
     answering: Answering,
     address: SocketAddr,
+    _reserved: Reserved,
     state: Mutex<State>,
 }
 

@@ -54,7 +54,7 @@ impl Listening {
         address: SocketAddr,
         answering: Answering,
     ) -> io::Result<Listening> {
-        let listener = bind(address)?;
+        let listener = listen(address)?;
         let address = listener.local_addr()?;
         let flows = Flows::default();
         let closed = core.stopped.child_token();
@@ -186,22 +186,46 @@ where
     }
 }
 
-/// Listens. An error names the port, of which a server has several.
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    listen(address).map_err(|error| {
-        let (port, host) = (address.port(), address.ip());
-        let reason = match error.kind() {
-            io::ErrorKind::AddrInUse => format!("port {port} of {host} is taken"),
-            _ => format!("cannot listen on port {port} of {host}: {error}"),
-        };
-        io::Error::new(error.kind(), reason)
-    })
+/// A port that the system gives to nobody else while its server is shut. Beside a socket that is bound
+/// and does not listen, Linux lets one with `SO_REUSEADDR` listen; other systems do not, so that there
+/// the port is free meanwhile.
+pub(crate) struct Reserved {
+    pub address: SocketAddr,
+    _socket: Option<TcpSocket>,
+}
+
+impl Reserved {
+    /// Reserves a port; port 0 lets the system pick a free one.
+    pub fn new(address: SocketAddr) -> io::Result<Reserved> {
+        if !cfg!(target_os = "linux") {
+            return Ok(Reserved { address, _socket: None });
+        }
+        let socket = bind(address)?;
+        Ok(Reserved { address: socket.local_addr()?, _socket: Some(socket) })
+    }
 }
 
 /// Listens, with `SO_REUSEADDR`, so that a server can come back to its port at once.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
+    bind(address)?.listen(BACKLOG).map_err(|error| named(address, &error))
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
+    let bind = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(socket)
+    };
+    bind().map_err(|error| named(address, &error))
+}
+
+/// Names the port in an error, since a server has several.
+fn named(address: SocketAddr, error: &io::Error) -> io::Error {
+    let (port, host) = (address.port(), address.ip());
+    let reason = match error.kind() {
+        io::ErrorKind::AddrInUse => format!("port {port} of {host} is taken"),
+        _ => format!("cannot listen on port {port} of {host}: {error}"),
+    };
+    io::Error::new(error.kind(), reason)
 }

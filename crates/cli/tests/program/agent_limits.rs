@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -362,14 +362,19 @@ async fn a_client_can_let_go_however_many_others_wait() {
 #[tokio::test]
 async fn an_agent_that_was_killed_comes_back_on_its_port() {
     let world = World::start().await;
-    let mut first = agent(&world, &[]).await;
+    // Bound without listening, so that the system gives the port to nobody between the two agents.
+    let reserved = TcpSocket::new_v4().unwrap();
+    reserved.set_reuseaddr(true).unwrap();
+    reserved.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = reserved.local_addr().unwrap().to_string();
+    let start = || Server::started(world.program(&["agent", "--listen", &address]));
+    let mut first = start().await;
     let mut events = lead(&first, "a", LONG).await;
     gained(&mut events).await;
     first.running.signal(Signal::SIGKILL);
     first.running.code().await;
-    let address = first.address.to_string();
-    let second = Server::started(world.program(&["agent", "--listen", &address])).await;
-    assert_eq!(second.address, first.address);
+    let second = start().await;
+    assert_eq!(second.address.to_string(), address);
     gained(&mut lead(&second, "b", LONG).await).await;
     while events.next().await.is_some() {}
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::*;
 
@@ -21,8 +21,14 @@ fn alive_tasks() -> usize {
 #[tokio::test]
 async fn stopping_ends_every_task_and_frees_the_port() {
     let before = alive_tasks();
-    let emulator = Emulator::builder().control(0).start().await.unwrap();
-    let (address, control) = (emulator.address(), emulator.control_endpoint().unwrap());
+    // Bound without listening, so that the system gives the port to nobody between the two emulators.
+    let reserved = TcpSocket::new_v4().unwrap();
+    reserved.set_reuseaddr(true).unwrap();
+    reserved.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = reserved.local_addr().unwrap();
+    let port = address.port();
+    let emulator = Emulator::builder().port(port).control(0).start().await.unwrap();
+    let control = emulator.control_endpoint().unwrap();
     let mut half_a_request = TcpStream::connect(address).await.unwrap();
     half_a_request.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
     let _idle = TcpStream::connect(control.strip_prefix("http://").unwrap()).await.unwrap();
@@ -32,7 +38,7 @@ async fn stopping_ends_every_task_and_frees_the_port() {
     }
     emulator.stop().await;
     assert_eq!(alive_tasks(), before);
-    let again = Emulator::builder().port(address.port()).start().await.unwrap();
+    let again = Emulator::builder().port(port).start().await.unwrap();
     assert_eq!(again.address(), address);
 }
 
@@ -134,6 +140,29 @@ async fn one_client_is_cut_off_and_restored() {
     port.restore().await.unwrap();
     other.get_session(request()).await.unwrap();
     world.commit_once([insert(1)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_port_that_is_shut_is_given_to_nobody_else() {
+    let world = World::start().await;
+    let port = world.emulator.open_port().await.unwrap();
+    let is_free = |address| TcpSocket::new_v4().unwrap().bind(address).is_ok();
+    port.cut_off().await;
+    assert!(!is_free(port.address()));
+    port.restore().await.unwrap();
+    world.emulator.pause().await;
+    assert!(!is_free(port.address()));
+    assert!(!is_free(world.emulator.address()));
+    world.emulator.resume().await.unwrap();
+    let address = port.address();
+    drop(port);
+    timeout(Duration::from_secs(30), async {
+        while !is_free(address) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
