@@ -54,9 +54,9 @@ fn base(name: &str) -> &str {
     ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
 }
 
-async fn until(what: &str, is_so: impl Fn() -> bool) {
+async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
     let waiting = async {
-        while !is_so() {
+        while !is_so().await {
             sleep(Duration::from_millis(5)).await;
         }
     };
@@ -108,7 +108,7 @@ async fn a_scrape_shows_each_metric_of_the_table_and_no_other() {
     emulator.create_database(DATABASE, LockTable::ddl(Ddl::GoogleSql)).await.unwrap();
     let table = || LockTable::new(Database::at(emulator.endpoint(), DATABASE), "locktable");
     let (a, end_a) = contender(&table(), "a");
-    until("a holds", || a.has_lock().is_some()).await;
+    until("a holds", async || a.has_lock().is_some()).await;
     let scraped = Scraped::from(address).await;
     assert_eq!(scraped.sum("spindle_held", &["lock=\"billing\""]), 1.0);
     assert_eq!(scraped.sum("spindle_terms_begun_total", &["how=\"first\""]), 1.0);
@@ -116,7 +116,7 @@ async fn a_scrape_shows_each_metric_of_the_table_and_no_other() {
     // Handed over, with a vacancy of a poll at most.
     let (b, _end_b) = contender(&table(), "b");
     a.resign().to("b").await.unwrap();
-    until("b holds", || b.has_lock().is_some()).await;
+    until("b holds", async || b.has_lock().is_some()).await;
     end_a.cancel();
     let scraped = Scraped::from(address).await;
     assert_eq!(scraped.sum("spindle_terms_begun_total", &["how=\"handed_over\""]), 1.0);
@@ -130,17 +130,16 @@ async fn a_scrape_shows_each_metric_of_the_table_and_no_other() {
     let heartbeats =
         async || Scraped::from(address).await.sum("spindle_heartbeat_seconds_count", &[]);
     let before = heartbeats().await;
-    while heartbeats().await <= before {
-        sleep(Duration::from_millis(50)).await;
-    }
+    until("heartbeats come", async || heartbeats().await > before).await;
     let remaining = Scraped::from(address).await.sum("spindle_remaining_seconds", &[]);
     assert!(remaining > 0.0 && remaining <= LEASE.as_secs_f64(), "{remaining}");
     let fault = Fault::on(Rpc::Commit).effect(Effect::Fail(Code::PermissionDenied));
     emulator.inject(fault);
     let refused = ["act=\"heartbeat\"", "code=\"permission_denied\""];
-    while Scraped::from(address).await.sum("spindle_failures_total", &refused) == 0.0 {
-        sleep(Duration::from_millis(50)).await;
-    }
+    until("heartbeats fail", async || {
+        Scraped::from(address).await.sum("spindle_failures_total", &refused) > 0.0
+    })
+    .await;
     emulator.clear_faults();
 
     fleets_have_one_label_each(address, &table()).await;
@@ -156,9 +155,7 @@ async fn a_scrape_shows_each_metric_of_the_table_and_no_other() {
         scraped.sum("spindle_terms_ended_total", &["cause=\"superseded\""])
     };
     client.write_only_transaction().build().write(vec![delete]).await.unwrap();
-    while ended().await == 0.0 {
-        sleep(Duration::from_millis(50)).await;
-    }
+    until("the term ends", async || ended().await > 0.0).await;
 
     let scraped = Scraped::from(address).await;
     assert!(scraped.sum("spindle_stalls_total", &[]) >= 1.0);
@@ -188,9 +185,7 @@ async fn fleets_have_one_label_each(address: std::net::SocketAddr, table: &LockT
         let label = format!("lock=\"spindle:{fleet}\"");
         Scraped::from(address).await.sum("spindle_held", &[&label])
     };
-    while held("shard:orders/emails").await < 100.0 {
-        sleep(Duration::from_millis(50)).await;
-    }
+    until("all shards are held", async || held("shard:orders/emails").await >= 100.0).await;
     assert_eq!(held("member:orders").await, 1.0);
     assert_eq!(held("permit:api").await, 2.0);
     let scraped = Scraped::from(address).await;
@@ -198,14 +193,11 @@ async fn fleets_have_one_label_each(address: std::net::SocketAddr, table: &LockT
     assert_eq!(scraped.sum("spindle_terms_begun_total", &shards), 100.0);
     let shares = ["lock=\"spindle:share:orders/emails\""];
     let settled = "spindle_shards_settle_seconds_count";
-    while Scraped::from(address).await.sum(settled, &shares) == 0.0 {
-        sleep(Duration::from_millis(50)).await;
-    }
+    until("the shares settle", async || Scraped::from(address).await.sum(settled, &shares) > 0.0)
+        .await;
     let remaining = async || Scraped::from(address).await.sum("spindle_remaining_seconds", &shards);
     // From their first heartbeats on.
-    while remaining().await == 0.0 {
-        sleep(Duration::from_millis(50)).await;
-    }
+    until("a shard has its first heartbeat", async || remaining().await > 0.0).await;
     assert!(remaining().await <= 10.0, "the least of all");
     assert!(scraped.sum("spindle_contact_age_seconds", &shards) < 60.0);
     let series = scraped.0.lines().filter(|line| line.starts_with("spindle_held{lock=\"spindle:"));
@@ -217,9 +209,7 @@ async fn fleets_have_one_label_each(address: std::net::SocketAddr, table: &LockT
     shared.await.unwrap().unwrap();
     running.await.unwrap();
     // The semaphore keeps nobody who could want one.
-    while held("permit:api").await > 0.0 {
-        sleep(Duration::from_millis(50)).await;
-    }
+    until("both permits are back", async || held("permit:api").await.is_nan()).await;
     assert!(held("shard:orders/emails").await.is_nan());
     let scraped = Scraped::from(address).await;
     for gauge in ["spindle_remaining_seconds", "spindle_contact_age_seconds"] {
@@ -245,9 +235,7 @@ async fn shards_tell_their_moves_and_how_long_they_were_vacant(
     });
     let moves =
         async || Scraped::from(address).await.sum("spindle_terms_begun_total", &[label, moved]);
-    while moves().await < 100.0 {
-        sleep(Duration::from_millis(50)).await;
-    }
+    until("all shards have moved", async || moves().await >= 100.0).await;
     assert_eq!(vacancies("spindle_vacancy_seconds_count").await - before, 100.0);
     assert!(vacancies("spindle_vacancy_seconds_sum").await > 0.0);
     stop.cancel();

@@ -5,11 +5,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use spindle_protocol::LEASE_MAX;
 use tokio::time::timeout;
 
 use super::lead_options::LeadOptions;
 use crate::error::{Error, Kind, Result};
-use crate::names::subject;
+use crate::names::{check_id, subject};
+use crate::settings::check_limit;
 use crate::system::runtime;
 
 /// The longest wait that is accepted.
@@ -187,6 +189,20 @@ pub(super) struct NamedSuccessor {
     pub(super) grace: Option<Duration>,
 }
 
+impl NamedSuccessor {
+    /// Returns what was chosen, or the rule that it breaks.
+    pub(super) fn checked(self) -> Result<NamedSuccessor, String> {
+        if let Some(id) = &self.id {
+            check_id(id)?;
+        }
+        match self.grace {
+            Some(_) if self.id.is_none() => Err("a grace is for a successor; expected `to`".into()),
+            Some(grace) => check_limit("grace", grace, LEASE_MAX).map(|()| self),
+            None => Ok(self),
+        }
+    }
+}
+
 impl Resign {
     pub(super) fn new<Fut>(begin: impl FnOnce(NamedSuccessor) -> Fut + Send + 'static) -> Resign
     where
@@ -206,6 +222,9 @@ impl Resign {
     }
 
     /// Sets for how long the [successor](Resign::to) alone may take the lock; a lease by default.
+    ///
+    /// From more than zero to a day. Anything else is refused, as a grace without a successor is, with
+    /// [`is_config`](crate::Error::is_config).
     pub fn grace(mut self, grace: Duration) -> Resign {
         self.0.choices.grace = Some(grace);
         self

@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 use super::call::{NamedSuccessor, Resign};
 use super::nesting::Taken;
 use crate::error::{Error, Kind, Result, TermEnd};
-use crate::names::check_id;
 use crate::runloop::{Command, Demand, Grant, NotGranted, RowRole, WaitMode, Waiter};
 use crate::settings::{LockBuilder, Settings};
 use crate::store::{Database, REQUEST_LIMIT, Table};
@@ -232,20 +231,19 @@ impl Spindle {
     /// # Errors
     ///
     /// [`is_config`](Error::is_config) if no instance can have the id of the
-    /// [successor](Resign::to).
+    /// [successor](Resign::to), or for a [grace](Resign::grace) that can't be.
     ///
     /// # Cancellation safety
     ///
     /// Once polled, the resignation goes on whether or not the future is dropped.
     pub fn resign(&self) -> Resign {
         let lock = self.clone();
-        Resign::new(|NamedSuccessor { id, grace }| async move {
+        Resign::new(|chosen: NamedSuccessor| async move {
+            let refused = |rule| Error::config(format!("lock `{}`: {rule}", lock.name()));
+            let NamedSuccessor { id, grace } = chosen.checked().map_err(refused)?;
             let Some(id) = id else { return Ok(lock.resign_for(Succession::Anyone).await) };
-            let settings = lock.settings()?;
-            check_id(&id)
-                .map_err(|rule| Error::config(format!("lock `{}`: {rule}", settings.name)))?;
-            let next = Succession::Successor { id, grace: grace.unwrap_or(settings.timing.lease) };
-            Ok(lock.resign_for(next).await)
+            let grace = grace.unwrap_or(lock.settings()?.timing.lease);
+            Ok(lock.resign_for(Succession::Successor { id, grace }).await)
         })
     }
 

@@ -414,6 +414,22 @@ async fn a_named_successor_has_first_refusal_and_then_anyone() {
     for id in ["", ">b", "b\n"] {
         assert!(a.lock.resign().to(id).await.unwrap_err().is_config(), "{id:?}");
     }
+    let day = Duration::from_secs(24 * 60 * 60);
+    for grace in [Duration::ZERO, day + Duration::from_secs(1)] {
+        assert!(a.lock.resign().to("b").grace(grace).await.unwrap_err().is_config(), "{grace:?}");
+    }
+    assert!(a.lock.resign().grace(LEASE).await.unwrap_err().is_config(), "nobody to wait for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_that_is_not_there_has_its_grace_and_no_longer() {
+    let world = World::start().await;
+    let (a, grace) = (world.elect("a").await, LEASE * 3);
+    let b = world.contend("b");
+    assert!(a.lock.resign().to("nobody").grace(grace).await.unwrap());
+    let held = || [&a, &b].into_iter().find_map(|it| it.lock.has_lock());
+    let (_, waited) = timed(until("someone holds", held)).await;
+    assert!(waited >= grace && waited <= grace + Duration::from_millis(1_500), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]

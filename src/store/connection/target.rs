@@ -61,7 +61,7 @@ impl Target {
     pub(super) fn is_anonymous(&self) -> bool {
         match (&self.endpoint, emulator()) {
             (Some(endpoint), emulator) => {
-                !endpoint.starts_with("https://") || emulator.is_some_and(|it| it == *endpoint)
+                !is_tls(endpoint) || emulator.is_some_and(|it| it == *endpoint)
             }
             (None, emulator) => emulator.is_some(),
         }
@@ -138,6 +138,11 @@ fn check_database(database: &str) -> Result<()> {
     }
 }
 
+/// Returns true for a URI with the scheme `https`, in capitals or not.
+fn is_tls(endpoint: &str) -> bool {
+    endpoint.parse::<http::Uri>().is_ok_and(|uri| uri.scheme() == Some(&http::uri::Scheme::HTTPS))
+}
+
 /// Accepts a URI with a scheme that the client can speak, and a host.
 fn check_endpoint(endpoint: &str) -> Result<()> {
     let refuse = |rule: &str| {
@@ -165,6 +170,16 @@ mod tests {
             assert!(error.is_config() && error.to_string().contains("expected"), "{error}");
         }
         check_database("projects/example.com:p/instances/i/databases/d").unwrap();
+    }
+
+    #[test]
+    fn only_an_endpoint_in_plain_text_goes_without_credentials() {
+        let is_anonymous = |endpoint: &str| {
+            let database = "projects/p/instances/i/databases/d".to_string();
+            Target::new(database, Some(endpoint.to_string())).unwrap().is_anonymous()
+        };
+        assert!(is_anonymous("http://h") && is_anonymous("HTTP://h"));
+        assert!(!is_anonymous("https://h") && !is_anonymous("HTTPS://h"));
     }
 
     #[test]

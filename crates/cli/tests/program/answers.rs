@@ -124,6 +124,17 @@ async fn a_reader_that_goes_away_is_no_failure() {
     held.release().await;
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn an_answer_that_cannot_be_written_is_none() {
+    let world = World::start().await;
+    let held = world.hold("billing", "a", Duration::from_secs(10)).await;
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let who = world.program(&["who", "billing"]).stdout(full).status().await.unwrap();
+    assert_eq!(who.code(), Some(9), "1 says that nobody holds");
+    held.release().await;
+}
+
 #[tokio::test]
 async fn no_command_gets_the_help() {
     let ran = finish(bare(&[])).await.ends(2).complains("Commands:");
