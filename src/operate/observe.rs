@@ -22,7 +22,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The polls of one that works only while it is awaited.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Polls {
     interval: Duration,
     next: Option<Instant>,
@@ -75,16 +75,6 @@ pub struct Observer {
     under_way: JoinSet<(Instant, Result<LockState>)>,
     /// The term that was reported last, or that there was none.
     reported: Option<Option<FencingToken>>,
-}
-
-/// A clone polls for itself.
-impl Clone for Observer {
-    fn clone(&self) -> Observer {
-        let Observer { table, lock, polls, reported, .. } = self;
-        let under_way = JoinSet::new();
-        let (table, lock) = (Arc::clone(table), lock.clone());
-        Observer { table, lock, polls: polls.clone(), under_way, reported: *reported }
-    }
 }
 
 impl Observer {
