@@ -57,7 +57,7 @@ fn base(name: &str) -> &str {
 async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
     let waiting = async {
         while !is_so().await {
-            sleep(Duration::from_millis(5)).await;
+            sleep(Duration::from_millis(50)).await;
         }
     };
     timeout(TIME_LIMIT, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
@@ -115,7 +115,7 @@ async fn a_scrape_shows_each_metric_of_the_table_and_no_other() {
 
     // Handed over, with a vacancy of a poll at most.
     let (b, _end_b) = contender(&table(), "b");
-    a.resign().to("b").await.unwrap();
+    a.resign().to("b").grace(TIME_LIMIT).await.unwrap();
     until("b holds", async || b.has_lock().is_some()).await;
     end_a.cancel();
     let scraped = Scraped::from(address).await;

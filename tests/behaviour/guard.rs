@@ -426,9 +426,11 @@ async fn a_successor_that_is_not_there_has_its_grace_and_no_longer() {
     let world = World::start().await;
     let (a, grace) = (world.elect("a").await, LEASE * 3);
     let b = world.contend("b");
-    assert!(a.lock.resign().to("nobody").grace(grace).await.unwrap());
-    let held = || [&a, &b].into_iter().find_map(|it| it.lock.has_lock());
-    let (_, waited) = timed(until("someone holds", held)).await;
+    let (_, waited) = timed(async {
+        assert!(a.lock.resign().to("nobody").grace(grace).await.unwrap());
+        until("someone holds", || [&a, &b].into_iter().find_map(|it| it.lock.has_lock())).await
+    })
+    .await;
     assert!(waited >= grace && waited <= grace + Duration::from_millis(1_500), "{waited:?}");
 }
 

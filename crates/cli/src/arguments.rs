@@ -37,7 +37,7 @@ Exit codes:
   6    Nobody confirmed the change, so nothing was done
   7    There is no such database or instance
   8    The credentials lack a permission
-  9    The output can't be written; look before you repeat a change
+  9    The output can't be written, or the system fails the program; look before you repeat a change
   `spindle run` has codes of its own: see `spindle run --help`";
 
 const RUN_HELP: &str = "\

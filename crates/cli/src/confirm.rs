@@ -20,7 +20,9 @@ pub fn confirm(confirmation: &Confirmation, question: &str) -> Result<()> {
     }
     to_stderr(&format!("{question} [y/N] "));
     let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
+    io::stdin().lock().read_line(&mut answer).map_err(|error| {
+        Failure::new(Code::Unconfirmed, format!("nothing was done: read the answer: {error}"))
+    })?;
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
         _ => Err(Failure::new(Code::Unconfirmed, "nothing was done")),

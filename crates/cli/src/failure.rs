@@ -30,7 +30,7 @@ pub enum Code {
     Unconfirmed = 6,
     NoDatabase = 7,
     Denied = 8,
-    Unwritten = 9,
+    System = 9,
     NotAcquired = 75,
     Failed = 122,
     Unreleased = 123,
@@ -129,7 +129,8 @@ impl fmt::Display for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
-        Failure::new(Code::Unwritten, error.to_string()).cure("see that the output can be written")
+        Failure::new(Code::System, error.to_string())
+            .cure("see that the output can be written, and which limits this machine sets")
     }
 }
 

@@ -20,6 +20,7 @@ mod serve;
 mod signals;
 mod start;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -41,8 +42,13 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-            say(&error, asked);
-            return if asked { ExitCode::SUCCESS } else { Code::Usage.exit() };
+            return match say(&error, asked) {
+                Err(error) if asked && error.kind() != io::ErrorKind::BrokenPipe => {
+                    Code::System.exit()
+                }
+                _ if asked => ExitCode::SUCCESS,
+                _ => Code::Usage.exit(),
+            };
         }
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -68,12 +74,12 @@ fn main() -> ExitCode {
 
 /// Says what is wrong with the command line, or the help that was asked for: in colours, unless it
 /// repeats an argument that would steer the terminal.
-fn say(error: &clap::Error, asked: bool) {
+fn say(error: &clap::Error, asked: bool) -> io::Result<()> {
     let text = error.to_string();
-    // If it can't be printed, nobody is left to tell.
     if output::is_clean(&text) || asked {
-        let _ = error.print();
+        error.print()
     } else {
         output::to_stderr(&text);
+        Ok(())
     }
 }

@@ -290,7 +290,7 @@ impl Emulator {
     /// Makes a paused server reachable again, on the same port.
     ///
     /// # Errors
-    /// Somebody else has taken a port meanwhile. On Linux the system gives it to nobody.
+    /// Somebody else has taken a port meanwhile. On Linux only who names it can.
     pub async fn resume(&self) -> io::Result<()> {
         self.running.ports.resume().await
     }

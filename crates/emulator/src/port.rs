@@ -53,7 +53,7 @@ impl Port {
     /// emulator it takes them once that resumes.
     ///
     /// # Errors
-    /// Somebody else has taken the port meanwhile. On Linux the system gives it to nobody.
+    /// Somebody else has taken the port meanwhile. On Linux only who names it can.
     pub async fn restore(&self) -> io::Result<()> {
         self.0.open(Reason::CutOff).await
     }
@@ -119,7 +119,7 @@ impl Ports {
     /// Opens those again that nobody has cut off.
     ///
     /// # Errors
-    /// Somebody else has taken a port meanwhile, which Linux gives to nobody; those behind it stay shut.
+    /// Somebody else has taken a port meanwhile; those behind it stay shut.
     pub async fn resume(&self) -> io::Result<()> {
         let mut all = self.all.lock().await;
         for listener in all.listeners.iter().filter_map(Weak::upgrade) {

@@ -187,8 +187,8 @@ where
 }
 
 /// A port that the system gives to nobody else while its server is shut. Beside a socket that is bound
-/// and does not listen, Linux lets one with `SO_REUSEADDR` listen; other systems do not, so that there
-/// the port is free meanwhile.
+/// and does not listen, Linux lets one listen that names the port, if both have `SO_REUSEADDR`. Other systems
+/// don't, so that there the port is free meanwhile.
 pub(crate) struct Reserved {
     pub address: SocketAddr,
     _socket: Option<TcpSocket>,
@@ -211,13 +211,13 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
-    let bind = || {
+    let bound = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         Ok(socket)
     };
-    bind().map_err(|error| named(address, &error))
+    bound().map_err(|error| named(address, &error))
 }
 
 /// Names the port in an error, since a server has several.

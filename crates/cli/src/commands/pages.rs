@@ -51,7 +51,7 @@ pub fn manual(out: &Output, into: Option<&Path>) -> Result<ExitCode> {
     let made = std::fs::create_dir_all(directory);
     made.and_then(|()| clap_mangen::generate_to(command, directory)).map_err(|error| {
         let text = format!("directory `{}`: write the manual: {error}", directory.display());
-        Failure::new(Code::No, text)
+        Failure::new(Code::System, text)
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -7,14 +7,14 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpSocket, TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::agent::{LONG, agent, claim, gained, lead};
 use crate::http::Server;
 use crate::on_socket::{OnSocket, own_path};
-use crate::world::{TIME_LIMIT, World, takes_less_than, under, until};
+use crate::world::{TIME_LIMIT, World, reserved, takes_less_than, under, until};
 
 #[tokio::test]
 async fn hostile_requests_are_refused_and_the_others_served() {
@@ -191,6 +191,8 @@ async fn no_more_locks_are_claimed_than_are_allowed() {
 async fn a_socket_is_for_its_owner_alone() {
     let world = World::start().await;
     let path = std::env::temp_dir().join(format!("spindle-agent-{}.sock", std::process::id()));
+    // Nothing is there unless a run of this test was killed.
+    let _ = std::fs::remove_file(&path);
     // A killed agent leaves its socket.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let name = path.to_str().unwrap();
@@ -362,11 +364,8 @@ async fn a_client_can_let_go_however_many_others_wait() {
 #[tokio::test]
 async fn an_agent_that_was_killed_comes_back_on_its_port() {
     let world = World::start().await;
-    // Bound without listening, so that the system gives the port to nobody between the two agents.
-    let reserved = TcpSocket::new_v4().unwrap();
-    reserved.set_reuseaddr(true).unwrap();
-    reserved.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let address = reserved.local_addr().unwrap().to_string();
+    let (_reserved, address) = reserved();
+    let address = address.to_string();
     let start = || Server::started(world.program(&["agent", "--listen", &address]));
     let mut first = start().await;
     let mut events = lead(&first, "a", LONG).await;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use spindle::Holding;
 use spindle_emulator::engine::Code;
-use spindle_emulator::{Effect, Emulator, Fault, Rpc};
+use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::Instant;
 
-use crate::world::{DATABASE, TIME_LIMIT, World, bare, finish};
+use crate::world::{DATABASE, TIME_LIMIT, World, bare, finish, reserved};
 
 #[tokio::test]
 async fn without_a_database_the_program_says_how_to_name_one() {
@@ -63,9 +63,8 @@ async fn a_server_that_never_answers_costs_seconds() {
 
 #[tokio::test]
 async fn nothing_that_listens_is_said_to_be_so() {
-    let emulator = Emulator::start().await.unwrap();
-    let address = emulator.address().to_string();
-    emulator.stop().await;
+    let (_reserved, address) = reserved();
+    let address = address.to_string();
     let mut command = bare(&["ls", "--database", DATABASE]);
     command.env("SPANNER_EMULATOR_HOST", &address);
     finish(command).await.ends(3).complains(&address);
@@ -130,9 +129,15 @@ async fn an_answer_that_cannot_be_written_is_none() {
     let world = World::start().await;
     let held = world.hold("billing", "a", Duration::from_secs(10)).await;
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let who = world.program(&["who", "billing"]).stdout(full).status().await.unwrap();
-    assert_eq!(who.code(), Some(9), "1 says that nobody holds");
+    let who = world.program(&["who", "billing"]).stdout(full).spawn().unwrap();
+    let who = tokio::time::timeout(TIME_LIMIT, who.wait_with_output()).await.unwrap().unwrap();
+    assert_eq!(who.status.code(), Some(9), "1 would say that nobody holds");
+    let said = String::from_utf8(who.stderr).unwrap();
+    assert!(said.contains("cure: see that the output can be written"), "{said}");
     held.release().await;
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let help = bare(&["--help"]).stdout(full).status();
+    assert_eq!(tokio::time::timeout(TIME_LIMIT, help).await.unwrap().unwrap().code(), Some(9));
 }
 
 #[tokio::test]

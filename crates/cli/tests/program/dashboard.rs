@@ -10,12 +10,12 @@ use spindle::{Database, LockTable};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 use tokio::time::sleep;
 
 use crate::http::Server;
-use crate::world::{DATABASE, Running, World, until};
+use crate::world::{DATABASE, Running, World, reserved, until};
 
 const LEASE: Duration = Duration::from_secs(2);
 
@@ -115,11 +115,7 @@ async fn prometheus(targets: &[&str]) -> Prometheus {
          [{{targets: {targets:?}}}]}}]\n"
     );
     std::fs::write(&settings, text).unwrap();
-    // Bound without listening, so that the system gives the port to nobody before Prometheus has it.
-    let reserved = TcpSocket::new_v4().unwrap();
-    reserved.set_reuseaddr(true).unwrap();
-    reserved.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let free = reserved.local_addr().unwrap();
+    let (_reserved, free) = reserved();
     let mut command = Command::new(program());
     command.arg(format!("--config.file={}", settings.display()));
     command.arg(format!("--storage.tsdb.path={}", folder.join("data").display()));

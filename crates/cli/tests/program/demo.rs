@@ -2,14 +2,16 @@
 
 use nix::sys::signal::Signal;
 
-use crate::world::{Running, bare, finish, until};
+use crate::world::{Running, bare, finish, reserved, until};
 
 /// The commands that do not end by themselves, or soon.
 const LASTING: [&str; 3] = ["watch", "serve", "run"];
 
 #[tokio::test]
 async fn the_demonstration_needs_nothing_and_ends_with_all_that_it_started() {
-    let mut demo = bare(&["demo", "--port", "0", "--kill-every", "2s"]);
+    let (_reserved, address) = reserved();
+    let port = address.port().to_string();
+    let mut demo = bare(&["demo", "--port", &port, "--kill-every", "2s"]);
     demo.env("PATH", "/nonexistent");
     let mut demo = Running::start(demo);
     let mut said: Vec<String> = Vec::new();
@@ -21,7 +23,7 @@ async fn the_demonstration_needs_nothing_and_ends_with_all_that_it_started() {
     };
     let host = after("  export SPANNER_EMULATOR_HOST=");
     let database = after("  export SPINDLE_DATABASE=");
-    let again = bare(&["demo", "--port", host.rsplit_once(':').unwrap().1]);
+    let again = bare(&["demo", "--port", &port]);
     finish(again).await.ends(2).complains("another port with --port");
     assert!(after("  alias spindle='").ends_with("/spindle'"), "no shell finds it: {said:?}");
     let run = async |arguments: &[&str]| {

@@ -146,6 +146,8 @@ async fn orphans_that_come_to_a_run_leave_no_zombies() {
 async fn a_command_that_ended_well_under_a_lock_that_stays_held_has_a_code_of_its_own() {
     let world = World::start().await;
     let end = std::env::temp_dir().join(format!("spindle-run-end-{}", std::process::id()));
+    // Nothing is there unless a run of this test was killed.
+    let _ = std::fs::remove_file(&end);
     let start = |lock: &str, code: i32| {
         let script =
             format!("echo; until [ -e {} ]; do sleep 0.1; done; exit {code}", end.display());

@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::Instant;
 
-use crate::world::{Running, World, finish, under, until};
+use crate::world::{Running, TIME_LIMIT, World, finish, under, until};
 
 pub fn is_alive(process: i32) -> bool {
     kill(Pid::from_raw(process), None).is_ok()
@@ -124,7 +124,6 @@ async fn a_command_that_will_not_stop_is_killed_with_its_children_before_the_lea
     let world = World::start().await;
     // It ignores the request to stop, and so does what it starts.
     let script = "trap '' TERM; sleep 600 & echo $!; echo $$; wait; sleep 600";
-    let lease = Duration::from_secs(4);
     let mut run = world.spawn(&["run", "--lease", "4s", "job", "--", "sh", "-c", script]);
     let processes: [i32; 2] =
         [run.line().await, run.line().await].map(|process| process.parse().unwrap());
@@ -134,7 +133,7 @@ async fn a_command_that_will_not_stop_is_killed_with_its_children_before_the_lea
     world.emulator.inject(Fault::any().effect(Effect::Stall));
     assert_eq!(run.code().await, Some(124));
     // The program waits for its release, but no longer than the lease.
-    assert!(cut_off.elapsed() < lease * 3, "{:?}", cut_off.elapsed());
+    assert!(cut_off.elapsed() < TIME_LIMIT / 2, "{:?}", cut_off.elapsed());
     until("both are dead", async || !processes.iter().any(|process| is_alive(*process))).await;
 }
 

@@ -1,5 +1,6 @@
 //! A database of a test's own, and the program on it.
 
+use std::net::SocketAddr;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use spindle_emulator::engine::{Mutation, Timestamp, WriteKind};
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use spindle_protocol::{Nonce, Writer};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpSocket;
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{Instant, timeout};
 
@@ -158,6 +160,16 @@ pub fn row(name: &str, cells: Cells) -> Mutation {
     all.extend(cells.lease_ms.map(|lease_ms| ("lease_ms", lease_ms.into())));
     all.extend(cells.info.map(|info| ("info", info.as_str().into())));
     Mutation::write(WriteKind::InsertOrUpdate, "locktable", all)
+}
+
+/// A port that refuses connections. It is bound without listening, so that Linux gives it to nobody else, and
+/// lets a program that names it listen there.
+pub fn reserved() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
 }
 
 /// The program without any environment of its own.
