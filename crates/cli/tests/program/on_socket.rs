@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::world::{Running, TIME_LIMIT, World, under, until};
 
 /// The options that make a PID namespace, which ends with it.
-const NAMESPACE: [&str; 3] = ["--pid", "--fork", "--kill-child"];
+pub const NAMESPACE: [&str; 3] = ["--pid", "--fork", "--kill-child"];
 
 /// An agent on a socket of its own.
 pub struct OnSocket {
