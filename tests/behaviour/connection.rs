@@ -8,12 +8,12 @@ use spindle::{Database, LockTable};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::world::{
-    Contender, DATABASE, LEASE, LOCK, TABLE, World, lock_of, runtime, timed, until,
+    Contender, DATABASE, LEASE, LOCK, TABLE, World, lock_of, reserved, runtime, timed, until,
 };
 
 /// The limit that each call documents.
@@ -106,10 +106,7 @@ async fn a_server_that_comes_up_later_is_reached_by_the_same_table() {
 /// Each is tried on the address where nobody, or nobody who speaks gRPC, listens.
 #[tokio::test]
 async fn an_error_of_the_connection_names_what_was_tried_in_plain_words_and_what_to_do() {
-    // Bound without listening, so that nobody else comes to listen there.
-    let reserved = TcpSocket::new_v4().unwrap();
-    reserved.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let nobody = reserved.local_addr().unwrap();
+    let (_reserved, nobody) = reserved();
     let http = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let other = http.local_addr().unwrap();
     tokio::spawn(async move {

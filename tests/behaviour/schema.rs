@@ -7,7 +7,9 @@ use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Emulator, Fault, Rpc};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{Contender, DATABASE, EVENTUALLY, LEASE, LOCK, TABLE, World, lock_of, until};
+use crate::world::{
+    Contender, DATABASE, EVENTUALLY, LEASE, LOCK, TABLE, World, lock_of, reserved, until,
+};
 
 async fn check(ddl: &str) -> Result<Vec<String>, Error> {
     World::with_table(ddl).await.table().check().await
@@ -124,11 +126,8 @@ async fn a_refusal_by_permission_is_told_from_an_outage() {
 
 #[tokio::test]
 async fn an_endpoint_with_tls_that_nobody_listens_on_is_an_error_and_no_panic() {
-    // Bound without listening, so that nobody else comes to listen there.
-    let reserved = tokio::net::TcpSocket::new_v4().unwrap();
-    reserved.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let port = reserved.local_addr().unwrap().port();
-    let endpoint = format!("https://127.0.0.1:{port}");
+    let (_reserved, address) = reserved();
+    let endpoint = format!("https://{address}");
     let client = spindle::google_cloud_spanner::client::Spanner::builder().with_endpoint(endpoint);
     let client = client.with_credentials(anonymous());
     let connecting = async move {

@@ -1,6 +1,7 @@
 //! A server, a lock table, and contenders, on one virtual clock.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Mutex, Once};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use spindle_emulator::engine::Code;
 use spindle_emulator::engine::Value;
 use spindle_emulator::{Effect, Emulator, Rpc};
 use spindle_fleet::{Builder, Member, RwLock};
+use tokio::net::TcpSocket;
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -30,6 +32,14 @@ pub const LOCK: &str = "job";
 
 /// A bound for what must happen, far beyond any lease; on the virtual clock it costs nothing.
 pub const EVENTUALLY: Duration = Duration::from_secs(300);
+
+/// A port that refuses connections: bound without listening, so that nobody else comes to listen there.
+pub fn reserved() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
 
 pub const TABLE: &str = include_str!("../../ddl/googlesql.sql");
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use serde::Serialize;
+use tokio::task::JoinError;
 
 use crate::arguments::Form;
 use crate::output::{complain, escaped, notice};
@@ -57,6 +58,11 @@ impl Failure {
         let first = paragraphs.next().unwrap_or_default();
         let said = first.strip_prefix("error: ").unwrap_or(&first);
         Failure::new(Code::Usage, said).cure(paragraphs.collect::<Vec<_>>().join("; "))
+    }
+
+    /// A task of the program that panicked.
+    pub fn of_task(error: &JoinError) -> Failure {
+        Failure::new(Code::System, format!("a task failed: {error}"))
     }
 
     pub fn cure(mut self, cure: impl Into<String>) -> Failure {

@@ -129,9 +129,7 @@ pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitC
     let ((), (electing, is_told_again)) =
         tokio::join!(answer(listener, routes, limits, &end, || ()), ending);
     if let Some(probed) = probed {
-        probed
-            .await
-            .map_err(|error| Failure::new(Code::System, format!("a task failed: {error}")))?;
+        probed.await.map_err(|error| Failure::of_task(&error))?;
     }
     let limit = if is_told_again { LAPSE_MAX } else { RELEASE_MAX };
     all_released(&table, electing?, limit, &mut signals).await;

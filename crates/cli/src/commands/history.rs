@@ -161,9 +161,6 @@ pub async fn history(place: &Place, out: &Output, asked: &History) -> Result<Exi
         terms.push(term);
     }
     let end = history.ended().unwrap_or(HistoryEnd::Covered);
-    if let Some(file) = &asked.svg {
-        draw(file, &asked.lock.name, &terms, job.as_ref())?;
-    }
     if terms.is_empty() && out.form.is_for_people() {
         let name = &asked.lock.name;
         notice(&format!("lock `{name}`: no term is known; `spindle ls` lists the locks there are"));
@@ -171,6 +168,9 @@ pub async fn history(place: &Place, out: &Output, asked: &History) -> Result<Exi
         out.rows(&terms.iter().map(|term| Term::new(term, job.as_ref())).collect::<Vec<_>>())?;
     }
     notice(&in_words_of_end(end, asked.since));
+    if let Some(file) = &asked.svg {
+        draw(file, &asked.lock.name, &terms, job.as_ref())?;
+    }
     let was_never_held = terms.is_empty() && end == HistoryEnd::NoRow;
     Ok(if was_never_held { Code::No.exit() } else { ExitCode::SUCCESS })
 }
@@ -211,7 +211,7 @@ fn draw(file: &Path, name: &str, terms: &[PastTerm], job: Option<&JobState>) -> 
     let picture = drawing::picture(name, terms, now, words);
     svg::save(file, &picture).map_err(|error| {
         let text = format!("file `{}`: write the drawing: {error}", file.display());
-        Failure::new(Code::Usage, text).cure("choose a file in a folder that is there, for --svg")
+        Failure::new(Code::System, text).cure("choose a file in a folder that is there, for --svg")
     })
 }
 

@@ -82,8 +82,7 @@ pub async fn serve(common: &Common, out: &Output, serve: &Serve) -> Result<ExitC
     let answering = answer(Listener::Tcp(listener), routes, LIMITS, &end, || poller.close());
     let ((), started) = tokio::join!(answering, starting);
     for task in [polling, walking] {
-        task.await
-            .map_err(|error| Failure::new(Code::System, format!("a task failed: {error}")))?;
+        task.await.map_err(|error| Failure::of_task(&error))?;
     }
     started.map(|_| ExitCode::SUCCESS)
 }

@@ -86,6 +86,9 @@ async fn completions_and_the_manual_name_every_command_and_the_manual_makes_its_
     let page = std::fs::read_to_string(directory.join("spindle-run.1")).unwrap();
     assert!(page.contains("SPINDLE_TOKEN") && page.contains("SIGSTOP"), "{page}");
     assert!(std::fs::read_to_string(directory.join("spindle-ls.1")).unwrap().contains("List"));
+    let below_a_file = directory.join("spindle-ls.1/pages");
+    let ran = finish(bare(&["man", "--into", below_a_file.to_str().unwrap()])).await;
+    ran.ends(9).complains("spindle-ls.1/pages");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use tokio::process::Command;
 
 use crate::agent::{self, LONG, gained, lead};
 use crate::http::Server;
-use crate::world::{DATABASE, Running, World, bare, until};
+use crate::world::{DATABASE, Running, World, bare, reserved, until};
 
 /// A port that refuses connections, and that nobody else can take, until it opens.
 struct Door {
@@ -22,9 +22,7 @@ struct Door {
 
 impl Door {
     fn shut() -> Door {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = socket.local_addr().unwrap();
+        let (socket, address) = reserved();
         Door { socket, address }
     }
 

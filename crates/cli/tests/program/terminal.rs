@@ -58,8 +58,8 @@ impl Terminal {
         until(text, async || self.contents().contains(text)).await;
     }
 
-    pub fn types(&mut self, text: &str) {
-        self.keyboard.write_all(text.as_bytes()).unwrap();
+    pub fn types(&mut self, text: impl AsRef<[u8]>) {
+        self.keyboard.write_all(text.as_ref()).unwrap();
         self.keyboard.flush().unwrap();
     }
 
@@ -120,6 +120,12 @@ async fn an_act_is_done_once_somebody_types_y_and_not_otherwise() {
     terminal.shows("[y/N]").await;
     terminal.types("n\n");
     assert_eq!(terminal.ends().await, 6);
+    held.lock.verify().await.unwrap();
+
+    let mut terminal = Terminal::start(&world, 200, &["evict", "billing"]);
+    terminal.shows("[y/N]").await;
+    terminal.types(b"y\xff\n");
+    assert_eq!(terminal.ends().await, 6, "no text");
     held.lock.verify().await.unwrap();
 
     let mut terminal = Terminal::start(&world, 200, &["evict", "billing"]);
