@@ -1,6 +1,8 @@
 """The package, with agents and locks that are real. `clients/test` has the database."""
 
 import contextlib
+import http.server
+import json
 import os
 import signal
 import socket
@@ -34,6 +36,50 @@ class Started:
         self.process.kill()
         self.process.wait()
         self.process.stdout.close()
+
+
+@contextlib.contextmanager
+def played(streams=lambda tell: None, beaten=lambda: {}, released=lambda outcome: (200, {"outcome": "released"})):
+    """The address of an agent that is played: it tells a stream's events, and answers heartbeats and releases."""
+
+    class Request(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path.endswith("/heartbeat"):
+                return self.says(200, beaten())
+            self.says(200)
+            with contextlib.suppress(OSError):
+                streams(self.tell)
+
+        def do_DELETE(self):
+            answer = released(self.path.partition("?outcome=")[2])
+            if answer:
+                self.says(*answer)
+
+        def tell(self, event, **more):
+            far = str(spindle_agent._now() + 10**15)
+            told = {"event": event, "lock": "played", "token": "1", "fence": {}, **more}
+            told["deadline"] = {"boottime_ns": far, "monotonic_ns": far}
+            self.wfile.write(b"data: %s\n\n" % json.dumps(told).encode())
+
+        def says(self, status, told=None):
+            self.send_response(status)
+            self.end_headers()
+            if told is not None:
+                self.wfile.write(json.dumps(told).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Request) as server:
+        server.daemon_threads = True
+        serves = threading.Thread(target=server.serve_forever, args=(0.05,))
+        serves.start()
+        try:
+            yield "127.0.0.1:%d" % server.server_address[1]
+        finally:
+            server.shutdown()
+            serves.join()
 
 
 def gains(agent, lock, **choices):
@@ -130,6 +176,23 @@ class Package(unittest.TestCase):
                 with agent.acquire("python-silent") as early:
                     self.assertIsNone(early, "the work may go on until its deadline")
             terms.close()
+
+    def test_no_heartbeat_is_sent_after_a_loss(self):
+        beats, ends = [], threading.Event()
+
+        def streams(tell):
+            tell("gained")
+            tell("lost", reason="lapsed")
+            ends.wait(LIMIT)
+
+        with played(streams, lambda: beats.append(1) or {}) as address, spindle_agent.Agent(address) as agent:
+            for term in agent.lead("python-lost", lease=0.2):
+                term.wait(LIMIT)
+                before = len(beats)
+                time.sleep(1.0)
+                self.assertLessEqual(len(beats) - before, 1, "one may be under way")
+                ends.set()
+                break
 
     def test_an_answer_that_is_cut_is_asked_for_again(self):
         answers = [

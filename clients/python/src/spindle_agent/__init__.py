@@ -129,10 +129,10 @@ class _Claim:
         return {**self._wanted, "claim": self.name, "clock": {_FIELD: str(_now())}}
 
     def gains(self) -> Optional[Term]:
-        """Waits for a term, or for the end of the stream: none then."""
+        """Waits for a term, or for the end of the claim: none then."""
         with self._changed:
             self._changed.wait_for(lambda: self.term or self._is_done)
-            return self.term
+            return None if self._is_done else self.term
 
     def let_go(self, outcome: str = "failed") -> None:
         """Says that the work has stopped; a run is done if its caller says so alone. The end stands without the agent's
@@ -187,10 +187,8 @@ class _Claim:
             self.term._renewed(told)
         elif event in ("lost", "ending", "ended"):
             self.reason = told.get("reason", event)
-            if self.term:
-                self.term._is_over = True
-            if event == "ended":
-                self.ends()
+            # The heartbeats end, too: after a loss the agent contends again, for a term under which nobody works here.
+            self.ends()
 
     def ends(self) -> None:
         """Ends the term, before the work has stopped."""
@@ -219,7 +217,7 @@ class _Claim:
             if self.term and told.get("token") == str(self.term.token):
                 self.term._renewed(told)
             if self.term and told.get("ending"):
-                self.term._is_over = True
+                self.ends()
 
 
 _claims: "weakref.WeakSet[_Claim]" = weakref.WeakSet()
