@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import time
 import unittest
@@ -17,7 +18,7 @@ from datetime import datetime, timezone
 
 import spindle_agent
 
-LIMIT = 20.0
+LIMIT = 40.0
 
 
 class Started:
@@ -166,6 +167,19 @@ class Package(unittest.TestCase):
             self.assertLess(took, 8.0)
             terms.close()
 
+    def test_a_call_that_close_comes_before_asks_for_nothing(self):
+        make = spindle_agent._Claim
+        with Started() as started:
+            agent = spindle_agent.Agent(started.address)
+            closes = lambda *settings: agent.close() or make(*settings)
+            with unittest.mock.patch.object(spindle_agent, "_Claim", closes):
+                self.assertIsNone(next(agent.lead("python-late"), None), "it has closed meanwhile")
+            self.assertIsNone(next(agent.lead("python-late"), None))
+            with self.assertRaises(spindle_agent.NotHeld), agent.acquire("python-late"):
+                pass
+            with self.assertRaises(spindle_agent.NotHeld):
+                agent.run_once("python-late", lambda term: None, every=3600.0)
+
     def test_a_client_that_was_silent_lets_go_of_nothing_before_its_work_has_stopped(self):
         silent = unittest.mock.patch.object(spindle_agent._Claim, "_beats", lambda claim: None)
         with silent, Started() as started, spindle_agent.Agent(started.address) as agent:
@@ -274,18 +288,47 @@ class Package(unittest.TestCase):
                 first.process.wait(LIMIT)
 
     def test_a_service_that_is_told_to_end_lets_go(self):
-        leads = "import spindle_agent\nwith spindle_agent.Agent() as agent:\n" \
-                "    for term in agent.lead('python-sigterm', lease=20.0):\n" \
-                "        print('leads', flush=True)\n        term.wait(1e6)\n"
+        self.ends_by_sigterm("python-sigterm", """
+            import spindle_agent
+            with spindle_agent.Agent() as agent:
+                for term in agent.lead("python-sigterm", lease=60.0):
+                    print("leads", flush=True)
+                    term.wait(1e6)
+            """)
+
+    def test_a_service_whose_threads_work_is_told_to_end_and_lets_go(self):
+        self.ends_by_sigterm("python-threads", """
+            import contextlib, threading, spindle_agent
+            agent, begun = spindle_agent.Agent(), threading.Barrier(3)
+            def leads():
+                for term in agent.lead("python-threads", lease=60.0):
+                    begun.wait()
+                    term.wait(1e6)
+            def waits():
+                with contextlib.suppress(spindle_agent.NotHeld):
+                    begun.wait()
+                    with agent.acquire("python-threads", wait=600.0):
+                        pass
+            for work in leads, waits:
+                threading.Thread(target=work).start()
+            begun.wait()
+            print("leads", flush=True)
+            threading.Event().wait()
+            """)
+
+    def ends_by_sigterm(self, lock, source):
         with Started() as started, spindle_agent.Agent(started.address) as agent:
             environment = {**os.environ, "SPINDLE_AGENT": started.address}
-            service = subprocess.Popen([sys.executable, "-c", leads], env=environment, stdout=subprocess.PIPE)
-            with service, contextlib.closing(service.stdout):
-                self.assertEqual(service.stdout.readline(), b"leads\n")
-                service.send_signal(signal.SIGTERM)
-                self.assertEqual(service.wait(LIMIT), 143)
-            _, terms, took = gains(agent, "python-sigterm", lease=20.0)
-            self.assertLess(took, 8.0)
+            command = [sys.executable, "-c", textwrap.dedent(source)]
+            with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as service:
+                try:
+                    self.assertEqual(service.stdout.readline(), b"leads\n")
+                    service.send_signal(signal.SIGTERM)
+                    self.assertEqual(service.wait(LIMIT), 143)
+                finally:
+                    service.kill()
+            _, terms, took = gains(agent, lock, lease=60.0)
+            self.assertLess(took, LIMIT)
             terms.close()
 
     def test_what_no_repetition_cures_is_raised(self):

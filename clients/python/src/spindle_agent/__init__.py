@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from datetime import datetime
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
 from ._http import ANSWER_MAX, SILENCE_MAX, AgentError, Place, answer
 
@@ -34,7 +34,7 @@ class Fenced(Exception):
 
 
 class NotHeld(Exception):
-    """The term is over, or of another process."""
+    """The term is over, or of another process; or the agent is closed."""
 
 
 def _now() -> int:
@@ -106,18 +106,25 @@ class _Claim:
         """Asks once; again under the same name where the answer was lost. False if the lock is another's."""
         for attempt in range(3):
             try:
-                self._started({**self._place.ask("POST", self._path, self._body(), wait + ANSWER_MAX), "event": "gained"})
+                self._started(self._place.ask("POST", self._path, self._body(), wait + ANSWER_MAX, self._asks))
                 threading.Thread(target=self._beats, name="spindle-agent", daemon=True).start()
                 return True
-            except AgentError as error:
-                if error.code != "held":
-                    raise
-                return False
-            except (OSError, ValueError, http.client.HTTPException):
+            except (OSError, ValueError, http.client.HTTPException, AgentError) as error:
+                if self._is_done:
+                    raise NotHeld("the agent is closed") from error
+                if isinstance(error, AgentError):
+                    if error.code != "held":
+                        raise
+                    return False
                 if attempt == 2:
                     raise
                 time.sleep(_PAUSE_MIN)
         return False
+
+    def _asks(self, connection: http.client.HTTPConnection) -> None:
+        self._socket = connection.sock
+        if self._is_done:
+            self.disconnect()
 
     def _started(self, told: Dict[str, Any]) -> None:
         with self._changed:
@@ -198,6 +205,9 @@ class _Claim:
             self._is_done = True
             if self.term:
                 self.term._is_over = True
+            elif self._path == "/v1/acquire":
+                # It may wait for its answer for long.
+                self.disconnect()
             self._changed.notify_all()
 
     def _beats(self) -> None:
@@ -221,12 +231,24 @@ class _Claim:
 
 
 _claims: "weakref.WeakSet[_Claim]" = weakref.WeakSet()
+# Those of this process that are not closed.
+_agents: "Set[Agent]" = set()
 
 
 def _after_fork() -> None:
     for claim in list(_claims):
         claim.disconnect()
     _claims.clear()
+    for agent in list(_agents):
+        # A thread of the parent may have it locked, which no child has.
+        agent._changed = threading.Condition()
+
+
+def _told_to_end(*_: Any) -> None:
+    # The interpreter waits for threads that work before it closes anything.
+    for agent in list(_agents):
+        agent._ends()
+    sys.exit(128 + signal.SIGTERM)
 
 
 if hasattr(os, "register_at_fork"):
@@ -244,11 +266,14 @@ class Agent:
                  token_file: Optional[str] = None, *, sigterm: bool = True, release_on_exit: bool = False):
         self._release_on_exit = release_on_exit
         self._place = Place(address, token, token_file)
-        self._closed, self._own = threading.Event(), weakref.WeakSet()
+        # Of a lock that a signal's handler enters anew.
+        self._changed, self._is_closed = threading.Condition(), False
+        self._own: "weakref.WeakSet[_Claim]" = weakref.WeakSet()
+        _agents.add(self)
         atexit.register(self.close)
         is_main = threading.current_thread() is threading.main_thread()
         if sigterm and is_main and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+            signal.signal(signal.SIGTERM, _told_to_end)
 
     def __enter__(self) -> "Agent":
         return self
@@ -257,22 +282,33 @@ class Agent:
         self.close()
 
     def close(self) -> None:
-        """Ends each term, waits until the work of other threads has stopped or for its deadline, and lets go."""
-        self._closed.set()
-        claims = list(self._own)
-        for claim in claims:
-            claim.ends()
-        for claim in claims:
+        """Ends each term, waits until the work of other threads has stopped or for its deadline, and lets go. It is final:
+        `lead` ends then, and the other calls raise `NotHeld`."""
+        for claim in self._ends():
             claim.awaits_work()
             if not claim._is_left:
                 claim.let_go()
         atexit.unregister(self.close)
+        _agents.discard(self)
+
+    def _ends(self) -> List[_Claim]:
+        """Ends each term, and asks for none any more."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+            claims = list(self._own)
+        for claim in claims:
+            claim.ends()
+        return claims
 
     def lead(self, lock: str, *, id: Optional[str] = None, lease: float = 10.0) -> Iterator[Term]:
         """Contends for good: each term that is gained. The lock is let go of when the body of the loop is left."""
         pause = _PAUSE_MIN
-        while not self._closed.is_set():
-            claim = self._claim("/v1/lead", {"locks": [lock]}, id, lease)
+        while True:
+            try:
+                claim = self._claim("/v1/lead", {"locks": [lock]}, id, lease)
+            except NotHeld:
+                return
             try:
                 term = claim.gains()
                 if term:
@@ -283,7 +319,8 @@ class Agent:
             if isinstance(claim.error, AgentError) and claim.error.code in _FINAL:
                 raise claim.error
             if not term:
-                self._closed.wait(pause * (0.5 + secrets.randbelow(1000) / 1000))
+                with self._changed:
+                    self._changed.wait_for(lambda: self._is_closed, pause * (0.5 + secrets.randbelow(1000) / 1000))
                 pause = min(pause * 2, _PAUSE_MAX)
 
     @contextlib.contextmanager
@@ -330,8 +367,11 @@ class Agent:
         if path == "/v1/lead" and self._release_on_exit:
             wanted.update(on_exit="release", pid=os.getpid())
         claim = _Claim(self._place, path, wanted, lease)
-        _claims.add(claim)
-        self._own.add(claim)
+        with self._changed:
+            if self._is_closed:
+                raise NotHeld("the agent is closed")
+            _claims.add(claim)
+            self._own.add(claim)
         if starts:
             claim.start()
         return claim

@@ -4,7 +4,7 @@ import http.client
 import json
 import os
 import socket
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 # The agent sends a comment each 15 s.
 SILENCE_MAX = 45.0
@@ -56,9 +56,12 @@ class Place:
             raise
         return connection
 
-    def ask(self, method: str, path: str, body: Any, limit: float = ANSWER_MAX) -> Dict[str, Any]:
+    def ask(self, method: str, path: str, body: Any, limit: float = ANSWER_MAX,
+            begun: Callable[[http.client.HTTPConnection], None] = lambda connection: None) -> Dict[str, Any]:
+        """Returns what the answer says. Whoever has begun may end the connection of another thread."""
         connection = self.open(method, path, body, limit)
         try:
+            begun(connection)
             return json.loads(answer(connection).read())
         finally:
             connection.close()
