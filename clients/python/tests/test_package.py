@@ -4,6 +4,7 @@ import contextlib
 import http.server
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -124,6 +125,53 @@ class Package(unittest.TestCase):
                 agent.run_once("python-job", fails, slot=slot, retry_pause="100ms")
             run = lambda: agent.run_once("python-job", runs.append, slot=slot, retry_pause="100ms")
             self.assertEqual((run(), run(), len(runs)), ("released", "skipped", 1))
+
+    def test_a_run_is_released_if_the_agent_says_so_alone(self):
+        for answer, said in (
+            ((200, {"outcome": "released"}), "released"),
+            ((200, {"outcome": "ended_before"}), "ended_before"),
+            ((200, {"outcome": "unacknowledged"}), "unacknowledged"),
+            ((404, {"code": "no_such_claim", "error": "it is over"}), "gone"),
+            (None, "gone"),
+        ):
+            outcomes, asked = [], threading.Event()
+
+            def streams(tell):
+                tell("gained")
+                asked.wait(LIMIT)
+                tell("renewed")
+                # The package may mistake this for the answer to a request that came late.
+                time.sleep(0.2)
+
+            def released(outcome):
+                outcomes.append(outcome)
+                asked.set()
+                time.sleep(0.5)
+                return answer
+
+            with self.subTest(said=said, answer=answer), played(streams, released=released) as address:
+                with spindle_agent.Agent(address) as agent:
+                    self.assertEqual(agent.run_once("python-said", lambda term: None, every=3600.0), said)
+                self.assertEqual(outcomes, ["done"])
+
+    def test_an_address_without_a_port_is_refused(self):
+        wrong = "localhost agent.sock run/agent.sock:1 http://localhost:1 localhost: :1 a:0 a:65536 ::1:1 [::1]"
+        for address in wrong.split():
+            text = f"address {address}: expected HOST:PORT, or the path of a socket"
+            with self.subTest(address), self.assertRaisesRegex(ValueError, re.escape(text)):
+                spindle_agent.Agent(address)
+        for address in "localhost:80", "127.0.0.1:9465", "[::1]:9465", "a_b.c-d:1", "/run/spindle/agent.sock":
+            spindle_agent.Agent(address).close()
+
+    def test_an_address_of_ipv6(self):
+        try:
+            server = socket.create_server(("::1", 0), family=socket.AF_INET6)
+        except OSError as error:
+            self.skipTest(f"this machine has none: {error}")
+        with server:
+            place = spindle_agent.Agent("[::1]:%d" % server.getsockname()[1])._place
+            with contextlib.closing(place.open("GET", "/", None, LIMIT)):
+                server.accept()[0].close()
 
     def test_a_run_that_close_interrupts_is_not_recorded_as_done(self):
         slot, begun, closed = datetime.now(timezone.utc), threading.Event(), threading.Event()

@@ -141,16 +141,18 @@ class _Claim:
             self._changed.wait_for(lambda: self.term or self._is_done)
             return None if self._is_done else self.term
 
-    def let_go(self, outcome: str = "failed") -> None:
-        """Says that the work has stopped; a run is done if its caller says so alone. The end stands without the agent's
-        answer: then the lease runs out."""
+    def let_go(self, outcome: str = "failed") -> str:
+        """Says that the work has stopped; a run is done if its caller says so alone. Returns what came of it: `gone`
+        without the agent's answer. The end stands all the same: then the lease runs out."""
+        said = "gone"
         if os.getpid() != self.pid:
-            return
+            return said
         self._is_left = True
         self.ends()
         with contextlib.suppress(OSError, ValueError, http.client.HTTPException, AgentError):
-            self._place.ask("DELETE", f"/v1/claims/{self.name}?outcome={outcome}", None)
+            said = self._place.ask("DELETE", f"/v1/claims/{self.name}?outcome={outcome}", None).get("outcome", said)
         self.disconnect()
+        return said
 
     def awaits_work(self) -> None:
         """Waits until the work of another thread has stopped, or until its deadline."""
@@ -173,11 +175,12 @@ class _Claim:
         try:
             connection = self._place.open("POST", self._path, self._body(), SILENCE_MAX)
             self._socket = connection.sock
-            for line in answer(connection):
-                if self._is_left:
-                    # It let go before the agent had the request.
-                    self.let_go()
-                    return
+            lines = answer(connection)
+            if self._is_left:
+                # It let go before the agent had the request. Later on this would end a run that is done as failed.
+                self.let_go()
+                return
+            for line in lines:
                 if line.startswith(b"data: "):
                     self._told(json.loads(line[6:]))
         except (OSError, ValueError, http.client.HTTPException, AgentError) as error:
@@ -337,7 +340,8 @@ class Agent:
     def run_once(self, lock: str, work: Callable[[Term], Any], *, slot: Optional[datetime] = None,
                  every: Optional[float] = None, id: Optional[str] = None, lease: float = 10.0,
                  **choices: Any) -> str:
-        """Runs a slot of a job, unless it runs or ran elsewhere; says `released`, `skipped`, or why it ended.
+        """Runs a slot of a job, unless it runs or ran elsewhere; says `released` once the agent has recorded the run,
+        `skipped`, or why it ended.
 
         `choices` are those of docs/agent.yaml, such as `attempts`. An error of `work` counts as a failure of the run.
         """
@@ -354,10 +358,12 @@ class Agent:
                     raise claim.error
                 return claim.reason or "gone"
             work(term)
-            outcome = "done" if term.is_held() else "failed"
-            return "released" if outcome == "done" else claim.reason or "gone"
+            if not term.is_held():
+                return claim.reason or "gone"
+            outcome = "done"
         finally:
-            claim.let_go(outcome)
+            said = claim.let_go(outcome)
+        return said
 
     def _claim(self, path: str, wanted: Dict[str, Any], id: Optional[str], lease: float, *,
                starts: bool = True) -> _Claim:

@@ -3,12 +3,15 @@
 import http.client
 import json
 import os
+import re
 import socket
 from typing import Any, Callable, Dict, Optional
 
 # The agent sends a comment each 15 s.
 SILENCE_MAX = 45.0
 ANSWER_MAX = 30.0
+# Without a port `http.client` takes 80, where another server may answer.
+_ADDRESS = re.compile(r"/.*|(\[[^][\s/]+]|[^][\s/:@?#]+):(\d{1,5})")
 
 
 class AgentError(Exception):
@@ -35,6 +38,9 @@ class Place:
 
     def __init__(self, address: Optional[str], token: Optional[str], token_file: Optional[str]):
         self.address = address or os.environ.get("SPINDLE_AGENT") or "127.0.0.1:9465"
+        match = _ADDRESS.fullmatch(self.address)
+        if not match or not 0 < int(match[2] or 1) < 2**16:
+            raise ValueError(f"address {self.address}: expected HOST:PORT, or the path of a socket")
         self.token = token or os.environ.get("SPINDLE_AGENT_TOKEN")
         self.token_file = token_file or (None if token else os.environ.get("SPINDLE_AGENT_TOKEN_FILE"))
 
