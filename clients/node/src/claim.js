@@ -43,6 +43,8 @@ export class Claim {
 
   /** Contends by a stream. Returns the first term, or nothing if the stream ends without one. */
   async gains() {
+    // The call was over before it began.
+    if (this.#over.signal.aborted) return undefined;
     const begun = new Promise((resolve) => (this.#begins = resolve));
     this.#follow();
     this.#beat();
@@ -72,13 +74,17 @@ export class Claim {
     this.#begins?.();
   }
 
-  /** Says that the work has stopped. Its end stands without the agent's answer: then the lease runs out. */
+  /**
+   * Says that the work has stopped. Returns what came of it: `gone` without the agent's answer. Its end stands all the
+   * same: then the lease runs out.
+   */
   async letGo(outcome = 'done') {
     this.end();
     // Once the stream is there, its request can't come after this one.
     await Promise.race([this.#opened, pause(OPEN_MAX, this.#stream.signal)]);
-    await this.#place.ask('DELETE', `/v1/claims/${this.#name}?outcome=${outcome}`).catch(() => {});
+    const told = await this.#place.ask('DELETE', `/v1/claims/${this.#name}?outcome=${outcome}`).catch(() => {});
     this.#stream.abort();
+    return told?.outcome ?? 'gone';
   }
 
   #body() {

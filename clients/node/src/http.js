@@ -7,6 +7,9 @@ import { text } from 'node:stream/consumers';
 export const SILENCE_MAX = 45_000;
 export const ANSWER_MAX = 30_000;
 
+/** Without a port `request` takes 80, where another server may answer. */
+const ADDRESS = /^(\[[^[\]\s/]+\]|[^[\]\s/:@?#]+):(\d{1,5})$/;
+
 /** No repetition cures these. */
 const FINAL = ['bad_request', 'no_such_path', 'no_such_method', 'not_json', 'foreign_host'];
 
@@ -30,9 +33,7 @@ export class Place {
 
   constructor({ address, token, tokenFile }) {
     const { SPINDLE_AGENT, SPINDLE_AGENT_TOKEN, SPINDLE_AGENT_TOKEN_FILE } = process.env;
-    const where = address || SPINDLE_AGENT || '127.0.0.1:9465';
-    const { hostname, port } = where.startsWith('/') ? {} : new URL(`http://${where}`);
-    this.#at = hostname ? { host: hostname.replace(/^\[|\]$/g, ''), port } : { socketPath: where };
+    this.#at = place(address || SPINDLE_AGENT || '127.0.0.1:9465');
     this.#tokenFile = tokenFile || (token ? undefined : SPINDLE_AGENT_TOKEN_FILE);
     this.#token = token || SPINDLE_AGENT_TOKEN;
   }
@@ -55,6 +56,13 @@ export class Place {
   async ask(method, path, body, choices) {
     return JSON.parse(await text(await this.open(method, path, body, choices)));
   }
+}
+
+function place(address) {
+  if (address.startsWith('/')) return { socketPath: address };
+  const [, host, port] = ADDRESS.exec(address) ?? [];
+  if (port > 0 && port < 65_536) return { host: host.replace(/^\[|\]$/g, ''), port };
+  throw new TypeError(`address ${address}: expected HOST:PORT, or the path of a socket`);
 }
 
 function refusal(said) {

@@ -92,8 +92,8 @@ export class Agent {
   /** Takes the lock within `wait`, or tries once, and works under its term. `NotHeld` says that it was not to be had. */
   acquire<T>(lock: string, work: (term: Term) => T | Promise<T>, options?: Options & { wait?: number }): Promise<T>;
   /**
-   * Runs a slot of a job, unless it runs or ran elsewhere; says `released`, `skipped`, or why it ended. An error of the
-   * work counts as a failure of the run.
+   * Runs a slot of a job, unless it runs or ran elsewhere; says `released` once the agent has recorded the run,
+   * `skipped`, or why it ended. An error of the work counts as a failure of the run.
    */
   runOnce(lock: string, work: (term: Term) => unknown, options?: RunOptions): Promise<string>;
   /** Aborts each term's signal, waits until the work has settled, and lets go. Don't wait for it inside the work. */

@@ -93,6 +93,7 @@ export class Agent {
     return this.#call(options, async (signal) => {
       const claim = this.#claim('/v1/run-once', wanted, options, signal);
       let outcome = 'failed';
+      let said;
       try {
         const term = await claim.gains();
         if (!term) {
@@ -102,10 +103,10 @@ export class Agent {
         await work(term);
         if (!term.isHeld()) return claim.reason ?? 'gone';
         outcome = 'done';
-        return 'released';
       } finally {
-        await this.#end(claim, outcome);
+        said = await this.#end(claim, outcome);
       }
+      return said;
     });
   }
 
@@ -153,8 +154,9 @@ export class Agent {
   }
 
   async #end(claim, outcome) {
-    await claim.letGo(outcome);
+    const said = await claim.letGo(outcome);
     claim.forget();
     this.#claims.delete(claim);
+    return said;
   }
 }

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, readdir, readlink, rm, writeFile } from 'node:fs/promises';
+import { createServer as createWebServer } from 'node:http';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -34,6 +35,22 @@ async function folder(t) {
   const made = await mkdtemp(join(tmpdir(), 'spindle-'));
   t.after(() => rm(made, { recursive: true }));
   return made;
+}
+
+/** An agent that is played: it answers a run's stream with `gained`, and its release as this says. */
+async function played(t, release) {
+  const far = String(process.hrtime.bigint() + 10n ** 15n);
+  const told = { event: 'gained', lock: 'played', token: '1', fence: {}, deadline: { monotonic_ns: far, boottime_ns: far } };
+  const server = createWebServer((request, answer) => {
+    if (request.method === 'DELETE') return release(request, answer);
+    if (request.url.endsWith('/heartbeat')) return answer.end('{}');
+    answer.write(`data: ${JSON.stringify(told)}\n\n`);
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  t.after(() => (server.closeAllConnections(), server.close()));
+  const agent = new Agent({ address: `127.0.0.1:${server.address().port}`, sigterm: false });
+  t.after(() => agent.close());
+  return agent;
 }
 
 /** Leads for one term; returns it, and how many seconds it took. */
@@ -87,6 +104,51 @@ test('a slot runs once, and again after a failure', LIMIT, async (t) => {
   assert.equal(await agent.runOnce('node-job', () => runs++, options), 'released');
   assert.equal(await agent.runOnce('node-job', () => runs++, options), 'skipped');
   assert.equal(runs, 1);
+});
+
+test('a run is released if the agent says so alone', LIMIT, async (t) => {
+  for (const [status, told, said] of [
+    [200, { outcome: 'released' }, 'released'],
+    [200, { outcome: 'ended_before' }, 'ended_before'],
+    [200, { outcome: 'unacknowledged' }, 'unacknowledged'],
+    [404, { code: 'no_such_claim', error: 'it is over' }, 'gone'],
+    [0, {}, 'gone'],
+  ]) {
+    const outcomes = [];
+    const agent = await played(t, (request, answer) => {
+      outcomes.push(request.url.split('?')[1]);
+      if (status === 0) return request.socket.destroy();
+      answer.writeHead(status).end(JSON.stringify(told));
+    });
+    assert.equal(await agent.runOnce('node-said', () => {}, { every: 3_600_000 }), said);
+    assert.deepEqual(outcomes, ['outcome=done']);
+  }
+});
+
+test('a run whose signal has aborted before asks for nothing', LIMIT, async (t) => {
+  const { agent } = await started(t);
+  const options = { slot: new Date(), attempts: 1, lease: 60_000 };
+  const none = () => assert.fail('it runs');
+  assert.equal(await agent.runOnce('node-aborted', none, { ...options, signal: AbortSignal.abort() }), 'gone');
+  assert.equal(await agent.runOnce('node-aborted', () => {}, options), 'released');
+});
+
+test('an address without a port is refused', async (t) => {
+  const wrong = 'localhost agent.sock run/agent.sock:1 http://localhost:1 localhost: :1 a:0 a:65536 ::1:1 [::1]';
+  for (const address of wrong.split(' ')) {
+    const message = `address ${address}: expected HOST:PORT, or the path of a socket`;
+    assert.throws(() => new Agent({ address, sigterm: false }), { message });
+  }
+  for (const address of ['localhost:80', '127.0.0.1:9465', '[::1]:9465', 'a_b.c-d:1', '/run/spindle/agent.sock']) {
+    new Agent({ address, sigterm: false });
+  }
+  const server = createServer((client) => client.end('HTTP/1.1 409 Conflict\r\n\r\n{"code":"held"}'));
+  server.listen(0, '::1');
+  const isThere = await once(server, 'listening').then(() => true, () => false);
+  if (!isThere) return t.diagnostic('this machine has no IPv6');
+  t.after(() => server.close());
+  const agent = new Agent({ address: `[::1]:${server.address().port}`, sigterm: false });
+  await assert.rejects(agent.acquire('node-ipv6', () => {}), NotHeld);
 });
 
 test('a socket, and a secret that is written anew', LIMIT, async (t) => {
