@@ -147,6 +147,12 @@ impl Bucket {
         })
     }
 
+    /// Returns true if so many tokens are left.
+    pub(crate) fn has(&mut self, tokens: usize, now: Instant) -> bool {
+        self.refill(now);
+        usize::try_from(self.left).is_ok_and(|left| left >= tokens)
+    }
+
     /// A bucket that was full since the payment has the tokens again already.
     pub(crate) fn refund(&mut self, payment: Payment, now: Instant) {
         self.refill(now);

@@ -226,11 +226,19 @@ impl Actor {
                 None => again.push(Arc::clone(op)),
             }
         }
-        // Where late heartbeats come to nothing, no row holds them up: their instances come again.
-        let is_silence = batch.class == Class::Heartbeats && back.reply == Reply::Silence;
-        if !(is_silence && self.queues.is_late(now)) {
-            self.part(batch.class, &again);
+        match back.rest {
+            Some(rest) if self.is_the_servers(batch.class, back.reply, again.len(), now) => {
+                again.iter().for_each(|op| op.answer(rest.clone()));
+            }
+            _ => self.part(batch.class, &again),
         }
+    }
+
+    /// Returns true if no row is why heartbeats came to nothing: they are late, or so many requests fail
+    /// that parts can't be paid for. Their instances come again, and go together once the server is back.
+    fn is_the_servers(&mut self, class: Class, reply: Reply, acts: usize, now: Instant) -> bool {
+        let is_late = reply == Reply::Silence && self.queues.is_late(now);
+        class == Class::Heartbeats && (is_late || !self.queues.can_pay(parts(acts).1, now))
     }
 
     fn heard(&mut self, request: &InFlight, reply: Reply, now: Instant) {
@@ -310,7 +318,7 @@ impl Actor {
 
     /// Sends acts again that failed together, in parts.
     fn part(&mut self, class: Class, again: &[Arc<Op>]) {
-        for part in again.chunks(again.len().div_ceil(PARTS).max(1)) {
+        for part in again.chunks(parts(again.len()).0) {
             let pause = match class {
                 Class::Heartbeats | Class::Polls => Duration::ZERO,
                 Class::Releases | Class::Begins => PAUSE_MAX.mul_f64(self.random.random()),
@@ -338,7 +346,7 @@ impl Actor {
             request.parts = Parts::Sent;
             let Batch { class, ops, .. } = &*request.batch;
             self.queues.ended(&request.batch, None, Duration::ZERO, now);
-            for part in ops.chunks(ops.len().div_ceil(PARTS)) {
+            for part in ops.chunks(parts(ops.len()).0) {
                 self.queues.add_part(now, Batch::new(*class, part.to_vec()));
             }
         }
@@ -416,6 +424,12 @@ impl InFlight {
             is_heartbeat: self.batch.class == Class::Heartbeats,
         }
     }
+}
+
+/// Returns how many acts go in each part of so many, and the number of parts.
+fn parts(acts: usize) -> (usize, usize) {
+    let each = acts.div_ceil(PARTS).max(1);
+    (each, acts.div_ceil(each))
 }
 
 /// Sends heartbeats and reads once more whose flow was given up: a repeat is harmless (I4). Nobody

@@ -104,6 +104,13 @@ impl Queues {
         self.of(part.class).parts.push_front((not_before, part));
     }
 
+    /// Returns true if each of so many parts of heartbeats can be paid for, besides those that wait.
+    pub(super) fn can_pay(&mut self, parts: usize, now: Instant) -> bool {
+        let heartbeats = &self.queues[Class::Heartbeats as usize];
+        let unpaid = heartbeats.parts.iter().filter(|(_, part)| part.payment.is_none()).count();
+        self.payers.parts.has(unpaid + parts, now)
+    }
+
     /// Pays for sending a request once more, if there is enough: for all of it, or for the one read
     /// with which it ended.
     pub(super) fn pay_repeat(

@@ -218,6 +218,8 @@ impl Batch {
 pub(super) struct Response {
     /// One for each act; none for one that is to be sent again, in smaller batches.
     pub(super) outcomes: Vec<Option<Outcome>>,
+    /// What those hear instead if no smaller batch is of use; none if they have to be sent again.
+    pub(super) rest: Option<Outcome>,
     pub(super) reply: Reply,
     /// The end of its transaction. One that was aborted may be sent once more as it was, before its
     /// outcomes count.
@@ -282,7 +284,8 @@ fn observed(ops: &[Arc<Op>], read: Result<Snapshot>) -> Response {
         Some(Outcome::of(answer))
     };
     let commit = CommitOutcome::Applied { at: read_at };
-    Response { outcomes: ops.iter().map(outcome).collect(), reply: Reply::Answered, commit }
+    let outcomes = ops.iter().map(outcome).collect();
+    Response { outcomes, rest: None, reply: Reply::Answered, commit }
 }
 
 /// Says to each act that nothing was read.
@@ -293,7 +296,7 @@ fn unread(ops: &[Arc<Op>], error: &Error) -> Response {
         _ => CommitOutcome::NotApplied,
     };
     let outcomes = ops.iter().map(outcome).collect();
-    Response { outcomes, reply: Reply::of(Some(error)), commit }
+    Response { outcomes, rest: None, reply: Reply::of(Some(error)), commit }
 }
 
 /// Says to each act what the transaction means for it.
@@ -318,7 +321,10 @@ fn judged(ops: &[Arc<Op>], verdict: Verdict) -> Response {
             of_the_rest(op).map(|outcome| Outcome { is_seized, next, ..outcome })
         }
     });
-    Response { outcomes: outcomes.collect(), reply: Reply::of(error.as_ref()), commit }
+    let outcomes = outcomes.collect();
+    // That a row is there says nothing of the others.
+    let rest = (commit != CommitOutcome::Exists).then(|| commit.of(error.clone()));
+    Response { outcomes, rest, reply: Reply::of(error.as_ref()), commit }
 }
 
 /// Returns who stands first in line, if it is a heartbeat that has looked.
@@ -341,7 +347,8 @@ pub(super) fn panicked(ops: &[Arc<Op>], message: &str) -> Response {
         Some(Outcome::failed(op.without_answer(), Error::unknown(doing)))
     };
     let outcomes = ops.iter().map(outcome).collect();
-    Response { outcomes, reply: Reply::Refused, commit: CommitOutcome::Unknown }
+    let commit = CommitOutcome::Unknown;
+    Response { outcomes, rest: None, reply: Reply::Refused, commit }
 }
 
 #[cfg(test)]

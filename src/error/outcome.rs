@@ -6,7 +6,7 @@ use spindle_protocol::line::Place;
 use super::kind::Error;
 
 /// How an act on the lock table ended, and what went wrong if something did.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) answer: Answer,
     pub(crate) error: Option<Error>,

@@ -274,6 +274,30 @@ async fn after_an_outage_of_ten_minutes_all_locks_are_held_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_short_outage_that_refuses_costs_no_term_however_many_are_held() {
+    let world = World::start().await;
+    let table = world.table();
+    let latency = Duration::from_millis(10);
+    let _slow = world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::DelayReply(latency)));
+    let locks = Locks::holding(&table, names(1_000)).await;
+    // By then they are in step.
+    sleep(LEASE * 2).await;
+    let tokens = locks.tokens();
+    let requests = world.spanner.requests();
+    let beats = requests.get(Rpc::Commit);
+    until("a heartbeat", || (requests.get(Rpc::Commit) > beats).then_some(())).await;
+    // Just before the next one: so the outage lasts longest beyond the last success.
+    sleep(LEASE * 3 / 10).await;
+    let refuses = Fault::any().effect(Effect::Fail(Code::Unavailable));
+    let refuses = world.spanner.inject(refuses);
+    sleep(LEASE * 2 / 5).await;
+    refuses.remove();
+    sleep(LEASE).await;
+    let lost = locks.tokens().iter().zip(&tokens).filter(|(now, then)| now != then).count();
+    assert_eq!(lost, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn time_spent_in_the_batcher_shortens_a_term_and_never_lengthens_it() {
     let world = World::start().await;
     let locks = Locks::holding(&world.table(), names(64)).await;
