@@ -8,13 +8,21 @@ import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { test } from 'node:test';
+import { describe, it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Claim } from '../src/claim.js';
 import * as spindle from '../src/index.js';
 
 const { Agent, NotHeld } = spindle;
 const ENOUGH = new Error('enough');
-const LIMIT = { timeout: 40_000 };
+// What is waited for comes within WITHIN, also on a busy machine. A lease of LONG runs out later than that.
+const [WITHIN, LONG] = [40_000, 60_000];
+// A term that is held for LATER has outlasted its LEASE.
+const [LEASE, LATER] = [6000, 8000];
+const LIMIT = { timeout: 110_000 };
+
+const tests = [];
+const test = (...parts) => tests.push(parts);
 
 async function firstLine(process) {
   for await (const line of createInterface({ input: process.stdout })) return line;
@@ -40,7 +48,8 @@ async function folder(t) {
 /** An agent that is played: it answers a run's stream with `gained`, and its release as this says. */
 async function played(t, release) {
   const far = String(process.hrtime.bigint() + 10n ** 15n);
-  const told = { event: 'gained', lock: 'played', token: '1', fence: {}, deadline: { monotonic_ns: far, boottime_ns: far } };
+  const deadline = { monotonic_ns: far, boottime_ns: far };
+  const told = { event: 'gained', lock: 'played', token: '1', fence: {}, deadline };
   const server = createWebServer((request, answer) => {
     if (request.method === 'DELETE') return release(request, answer);
     if (request.url.endsWith('/heartbeat')) return answer.end('{}');
@@ -53,12 +62,14 @@ async function played(t, release) {
   return agent;
 }
 
-/** Leads for one term; returns it, and how many seconds it took. */
+/** Leads for one term, which comes sooner than by the end of another's lease of LONG. */
 async function leads(agent, lock, lease, work = () => {}) {
   const began = performance.now();
-  const told = {};
+  let told;
   const leading = agent.lead(lock, async (term) => {
-    Object.assign(told, { term, took: (performance.now() - began) / 1000 });
+    const took = performance.now() - began;
+    assert.ok(took < WITHIN, `${lock} was not let go of: ${took} ms`);
+    told = term;
     await work(term);
     throw ENOUGH;
   }, { lease });
@@ -66,20 +77,20 @@ async function leads(agent, lock, lease, work = () => {}) {
   return told;
 }
 
-const over = (term) => new Promise((resolve) => term.signal.addEventListener('abort', resolve));
+const over = (term) => term.signal.aborted || once(term.signal, 'abort');
 
 test('a term lasts longer than its lease, and is let go of at the end of the work', LIMIT, async (t) => {
   const { agent } = await started(t);
-  const { term } = await leads(agent, 'node-lead', 2000, async (term) => {
-    await sleep(3000);
+  const term = await leads(agent, 'node-lead', LEASE, async (term) => {
+    await sleep(LATER);
     assert.ok(term.isHeld(), 'heartbeats renew it');
   });
   assert.equal(term.isHeld(), false);
   assert.ok(term.signal.aborted);
   assert.throws(() => term.ensure(), NotHeld);
-  const after = await leads(agent, 'node-lead', 20_000);
-  assert.ok(after.term.token > term.token);
-  assert.ok(after.took < 5, `${after.took} s`);
+  const after = await leads(agent, 'node-lead', LONG);
+  assert.ok(after.token > term.token);
+  await leads(agent, 'node-lead', LONG);
 });
 
 test('a lock of another is not acquired, and is once it is let go of', LIMIT, async (t) => {
@@ -87,17 +98,17 @@ test('a lock of another is not acquired, and is once it is let go of', LIMIT, as
   const token = await agent.acquire('node-acquire', async (term) => {
     await assert.rejects(agent.acquire('node-acquire', () => {}), NotHeld);
     return term.token;
-  });
+  }, { lease: LONG });
   await agent.acquire('node-acquire', async (after) => {
     assert.ok(after.token > token);
-    await sleep(3000);
+    await sleep(LATER);
     assert.ok(after.isHeld(), 'its heartbeats tell later deadlines');
-  }, { wait: 10_000, lease: 2000 });
+  }, { wait: WITHIN, lease: LEASE });
 });
 
 test('a slot runs once, and again after a failure', LIMIT, async (t) => {
   const { agent } = await started(t);
-  const options = { slot: new Date(), retryPause: 0 };
+  const options = { slot: new Date(), retryPause: 0, lease: LONG };
   let runs = 0;
   const fails = () => Promise.reject(ENOUGH);
   await assert.rejects(agent.runOnce('node-job', fails, options), ENOUGH);
@@ -127,7 +138,7 @@ test('a run is released if the agent says so alone', LIMIT, async (t) => {
 
 test('a run whose signal has aborted before asks for nothing', LIMIT, async (t) => {
   const { agent } = await started(t);
-  const options = { slot: new Date(), attempts: 1, lease: 60_000 };
+  const options = { slot: new Date(), attempts: 1, lease: LONG };
   const none = () => assert.fail('it runs');
   assert.equal(await agent.runOnce('node-aborted', none, { ...options, signal: AbortSignal.abort() }), 'gone');
   assert.equal(await agent.runOnce('node-aborted', () => {}, options), 'released');
@@ -168,7 +179,7 @@ test('a socket, and a secret that is written anew', LIMIT, async (t) => {
 
 test('a child has no connection of its parent', LIMIT, async (t) => {
   const { agent } = await started(t);
-  await leads(agent, 'node-child', 20_000, async () => {
+  await leads(agent, 'node-child', LONG, async () => {
     const child = spawn('sleep', ['60'], { stdio: 'ignore' });
     await once(child, 'spawn');
     const folder = `/proc/${child.pid}/fd`;
@@ -183,14 +194,14 @@ test('a child has no connection of its parent', LIMIT, async (t) => {
 test('an agent that ends is let go of, and another leads at once', LIMIT, async (t) => {
   const first = await started(t);
   const second = await started(t);
-  await leads(first.agent, 'node-ending', 20_000, async (term) => {
+  // A heartbeat, one each quarter of the lease, would say so later than the stream does.
+  await leads(first.agent, 'node-ending', 5 * WITHIN, async (term) => {
     first.program.kill('SIGTERM');
     const told = performance.now();
     await over(term);
-    assert.ok(performance.now() - told < 3000, 'its stream says so, before its heartbeat does');
+    assert.ok(performance.now() - told < WITHIN, 'its stream says so');
   });
-  const { took } = await leads(second.agent, 'node-ending', 20_000);
-  assert.ok(took < 8, `${took} s`);
+  await leads(second.agent, 'node-ending', LONG);
 });
 
 test('an agent that dies ends the term, and its client goes on contending', LIMIT, async (t) => {
@@ -215,19 +226,19 @@ test('close ends the work first, and lets go then', LIMIT, async (t) => {
       await over(term);
       await sleep(200);
       steps.push('work');
-    }, { lease: 20_000 });
+    }, { lease: LONG });
   });
   await begun;
   await agent.close();
   steps.push('closed');
   assert.deepEqual(steps, ['work', 'closed']);
   const other = new Agent({ address, sigterm: false });
-  const { took } = await leads(other, 'node-close', 20_000);
-  assert.ok(took < 8, `${took} s`);
+  await leads(other, 'node-close', LONG);
 });
 
 test('a contender that is closed before its request arrives leaves nothing behind', LIMIT, async (t) => {
   const { address, agent: other } = await started(t);
+  Claim.openMax = WITHIN;
   const [host, port] = address.split(':');
   let relayed;
   const relay = createServer((client) => {
@@ -246,33 +257,32 @@ test('a contender that is closed before its request arrives leaves nothing behin
   await once(relay.listen(0, '127.0.0.1'), 'listening');
   t.after(() => relay.close());
   const agent = new Agent({ address: `127.0.0.1:${relay.address().port}`, sigterm: false });
-  const leading = agent.lead('node-early', () => {}, { lease: 20_000 });
+  const leading = agent.lead('node-early', () => {}, { lease: LONG });
   await sleep(50);
   await agent.close();
   await leading;
   await relayed;
-  const { took } = await leads(other, 'node-early', 20_000);
-  assert.ok(took < 8, `${took} s`);
+  await leads(other, 'node-early', LONG);
 });
 
 test('a service that is told to end lets go, and ends by the signal', LIMIT, async (t) => {
   const { agent, address } = await started(t);
   const index = new URL('../src/index.js', import.meta.url);
-  for (const isDone of [true, false]) {
+  for (const [lock, isDone] of [['node-sigterm', true], ['node-goes-on', false]]) {
     // The second one never stops its work: it waits for its deadline alone.
     const source = `import { Agent } from '${index}';
-      await new Agent().lead('node-sigterm', async (term) => {
+      await new Agent().lead('${lock}', async (term) => {
         console.log('leads');
         await new Promise((resolve) => ${isDone} && term.signal.addEventListener('abort', resolve));
-      }, { lease: ${isDone ? 20_000 : 2000} });`;
+      }, { lease: ${isDone ? LONG : 2000} });`;
     const options = { env: { ...process.env, SPINDLE_AGENT: address }, stdio: ['ignore', 'pipe', 'inherit'] };
     const service = spawn(process.execPath, ['--input-type=module', '-e', source], options);
     t.after(() => service.kill('SIGKILL'));
     assert.equal(await firstLine(service), 'leads');
     service.kill('SIGTERM');
     assert.deepEqual(await once(service, 'exit'), [null, 'SIGTERM']);
-    const { took } = await leads(agent, 'node-sigterm', 2000);
-    assert.ok(took < 8, `${took} s`);
+    // A contender waits for a lease of its own, too.
+    await leads(agent, lock, isDone ? LONG : 2000);
   }
 });
 
@@ -288,7 +298,7 @@ test('work that ends with its term is no error, and the next term begins', LIMIT
       await sleep(60_000, undefined, { signal: term.signal }).finally(() => started(t, { at }));
     }
     throw new NotHeld('a lock of another, while the term goes on');
-  }, { lease: 2000 });
+  }, { lease: LEASE });
   await assert.rejects(leading, NotHeld);
   assert.equal(terms, 3);
 });
@@ -327,3 +337,5 @@ test('the types name what the package has', async () => {
   const classes = [...types.matchAll(/^export class (\w+)/gm)].map(([, name]) => name);
   assert.deepEqual(classes.sort(), Object.keys(spindle).sort());
 });
+
+describe('the package', { concurrency: true }, () => tests.forEach((parts) => it(...parts)));
