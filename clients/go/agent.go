@@ -20,9 +20,10 @@ const (
 	pauseMin = 50 * time.Millisecond
 	pauseMax = 5 * time.Second
 	askMax   = 30 * time.Second
-	// The agent sends a comment each 15 s.
-	silenceMax = 45 * time.Second
 )
+
+// The agent sends a comment each 15 s. A test waits shorter.
+var silenceMax = 45 * time.Second
 
 var (
 	// ErrNotHeld says that the lock was not to be had, or is not held any more.
@@ -68,8 +69,7 @@ func (a *Agent) Lead(ctx context.Context, lock string, options Options, work fun
 			continue
 		}
 		claim.letGo("done")
-		var refusal *Error
-		if errors.As(claim.err, &refusal) && refusal.isFinal() {
+		if isFinal(claim.err) {
 			return claim.err
 		}
 		select {
@@ -113,15 +113,16 @@ func (a *Agent) Acquire(ctx context.Context, lock string, wait time.Duration, op
 			return work(claim.ctx, claim.term.Load())
 		} else if errors.As(err, &refusal) && refusal.Code == "held" {
 			return ErrNotHeld
-		} else if refusal != nil || ctx.Err() != nil {
+		} else if refusal != nil || isFinal(err) || ctx.Err() != nil {
 			return err
 		}
 	}
 	return err
 }
 
-// RunOnce runs a slot of a job, unless it runs or ran elsewhere: "released" if it ran here, or why not. The choices are
-// those of docs/agent.yaml: slot or every, attempts, and so on. An error of the work counts as a failure of the run.
+// RunOnce runs a slot of a job, unless it runs or ran elsewhere: "released" once the agent has recorded the run, or why
+// not. The choices are those of docs/agent.yaml: slot or every, attempts, and so on. An error of the work counts as a
+// failure of the run.
 func (a *Agent) RunOnce(ctx context.Context, lock string, choices map[string]any, options Options, work func(context.Context, *Term) error) (string, error) {
 	wanted := map[string]any{"lock": lock}
 	for name, value := range choices {
@@ -138,16 +139,20 @@ func (a *Agent) RunOnce(ctx context.Context, lock string, choices map[string]any
 		}
 		return or(claim.reason, "gone"), nil
 	}
-	outcome := "failed"
-	defer func() { claim.letGo(outcome) }() // also after a panic of the work, which may be recovered
+	isDone := false
+	defer func() { // also after a panic of the work, which may be recovered
+		if !isDone {
+			claim.letGo("failed")
+		}
+	}()
 	if err := work(claim.ctx, term); err != nil {
 		return "failed", err
 	}
 	if !term.IsHeld() {
 		return "lost", ErrNotHeld
 	}
-	outcome = "done"
-	return "released", nil
+	isDone = true
+	return claim.letGo("done"), nil
 }
 
 // claim is one under a name of its own, with its stream and its heartbeats.
@@ -237,8 +242,8 @@ func (c *claim) gains() *Term {
 	return c.term.Load()
 }
 
-// letGo says that the work has stopped. Without an answer the lease runs out.
-func (c *claim) letGo(outcome string) {
+// letGo says that the work has stopped, and returns what came of it. It is "gone" without an answer: the lease runs out.
+func (c *claim) letGo(outcome string) string {
 	c.end()
 	if c.path != "" && c.term.Load() == nil {
 		c.close()
@@ -247,20 +252,26 @@ func (c *claim) letGo(outcome string) {
 	defer c.close()
 	limited, cancel := context.WithTimeout(context.Background(), askMax)
 	defer cancel()
-	_ = c.agent.ask(limited, "DELETE", "/v1/claims/"+c.name+"?outcome="+outcome, nil, &event{})
+	var told struct{ Outcome string }
+	_ = c.agent.ask(limited, "DELETE", "/v1/claims/"+c.name+"?outcome="+outcome, nil, &told)
+	return or(told.Outcome, "gone")
 }
 
 // follow reads the stream. However it ends, nothing is held any more.
 func (c *claim) follow() {
 	defer close(c.gone)
 	defer c.end()
+	silent := time.AfterFunc(silenceMax, c.close)
 	stream, err := c.agent.open(c.open, "POST", c.path, c.body())
-	if err != nil {
+	if isLate := !silent.Stop(); err != nil {
 		c.err = err
+		if isLate {
+			c.err = fmt.Errorf("the agent was silent for %s", silenceMax) // no context of the caller's has ended
+		}
 		return
 	}
 	defer stream.Close()
-	silent := time.AfterFunc(silenceMax, c.close)
+	silent.Reset(silenceMax)
 	defer silent.Stop()
 	for lines := bufio.NewScanner(stream); lines.Scan(); {
 		silent.Reset(silenceMax)

@@ -5,17 +5,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 )
 
-const short, long = 2 * time.Second, 20 * time.Second
+const (
+	// What is waited for comes within this, also on a busy machine. A lease of `long` runs out later than that.
+	within, long = 40 * time.Second, 60 * time.Second
+	// A term that is held for `later` has outlasted its lease.
+	lease, later = 6 * time.Second, 8 * time.Second
+	// A lease that is to run out.
+	short = 2 * time.Second
+)
 
 // started is an agent of the program's; clients/test has the database.
 func started(t *testing.T, arguments ...string) (*Agent, *os.Process) {
@@ -115,6 +125,121 @@ func TestASlotRunsOnceAndAgainAfterAFailure(t *testing.T) {
 	}
 	if runs != 1 {
 		t.Fatal(runs)
+	}
+}
+
+// played is an agent that is played: it answers a run's stream with `gained`, and its release by this.
+func played(t *testing.T, release http.HandlerFunc) *Agent {
+	field, read := now()
+	told := fmt.Sprintf(`{"event":"gained","lock":"played","token":"1","deadline":{"%s":"%d"}}`, field, read+1e15)
+	server := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, asked *http.Request) {
+		io.Copy(io.Discard, asked.Body) // the server learns then that the client is gone
+		if asked.Method == "DELETE" {
+			release(answer, asked)
+			return
+		} else if strings.HasSuffix(asked.URL.Path, "/heartbeat") {
+			fmt.Fprint(answer, "{}")
+			return
+		}
+		fmt.Fprintf(answer, "data: %s\n\n", told)
+		answer.(http.Flusher).Flush()
+		<-asked.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	return &Agent{Address: strings.TrimPrefix(server.URL, "http://")}
+}
+
+func TestARunIsReleasedIfTheAgentSaysSoAlone(t *testing.T) {
+	for _, test := range []struct {
+		status    int
+		told, say string
+	}{
+		{200, `{"outcome":"released"}`, "released"},
+		{200, `{"outcome":"ended_before"}`, "ended_before"},
+		{200, `{"outcome":"unacknowledged"}`, "unacknowledged"},
+		{404, `{"code":"no_such_claim","error":"it is over"}`, "gone"},
+		{0, "", "gone"},
+	} {
+		outcomes := ""
+		agent := played(t, func(answer http.ResponseWriter, asked *http.Request) {
+			if outcomes += asked.URL.RawQuery; test.status == 0 {
+				panic(http.ErrAbortHandler)
+			}
+			answer.WriteHeader(test.status)
+			fmt.Fprint(answer, test.told)
+		})
+		nothing := func(context.Context, *Term) error { return nil }
+		said, err := agent.RunOnce(context.Background(), "go-said", map[string]any{"every": "1h"}, Options{}, nothing)
+		if said != test.say || err != nil || outcomes != "outcome=done" {
+			t.Error(said, err, outcomes, "instead of", test.say)
+		}
+	}
+}
+
+func TestAnAddressWithoutAPortEndsEachCall(t *testing.T) {
+	wrong := "localhost agent.sock run/agent.sock:1 http://localhost:1 localhost: :1 a:0 a:65536 ::1:1 [::1] a%zz:1"
+	for _, address := range strings.Fields(wrong) {
+		agent, ctx := &Agent{Address: address}, context.Background()
+		_, err := agent.RunOnce(ctx, "go-address", map[string]any{"every": "1h"}, Options{}, nil)
+		for _, err := range []error{err, agent.Lead(ctx, "go-address", Options{}, nil), agent.Acquire(ctx, "go-address", 0, Options{}, nil)} {
+			if err == nil || err.Error() != "address "+address+": expected HOST:PORT, or the path of a socket" {
+				t.Error(address, err)
+			}
+		}
+	}
+	for _, address := range []string{"localhost:80", "127.0.0.1:9465", "[::1]:9465", "a_b.c-d:1"} {
+		if !isHostPort(address) {
+			t.Error(address)
+		}
+	}
+}
+
+func TestAnAddressOfIPv6(t *testing.T) {
+	listener, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("this machine has none:", err)
+	}
+	held := http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) {
+		answer.WriteHeader(http.StatusConflict)
+		fmt.Fprint(answer, `{"code":"held"}`)
+	})
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: held}}
+	server.Start()
+	defer server.Close()
+	agent := &Agent{Address: listener.Addr().String()}
+	if err := agent.Acquire(context.Background(), "go-ipv6", 0, Options{}, nil); !errors.Is(err, ErrNotHeld) {
+		t.Fatal(err)
+	}
+}
+
+func TestAnAgentThatOpensNoStreamIsAskedAgain(t *testing.T) {
+	defer func(before time.Duration) { silenceMax = before }(silenceMax)
+	silenceMax = 200 * time.Millisecond
+	var asked atomic.Int32
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	server := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
+		io.Copy(io.Discard, request.Body) // the server learns then that the client is gone
+		if request.Method == "DELETE" {
+			answer.WriteHeader(http.StatusNotFound)
+		} else if !strings.HasSuffix(request.URL.Path, "/heartbeat") {
+			if asked.Add(1) == 2 {
+				cancel()
+			}
+			<-request.Context().Done()
+		}
+	}))
+	defer server.Close()
+	agent := &Agent{Address: strings.TrimPrefix(server.URL, "http://")}
+	agent.Lead(ctx, "go-silent", Options{}, nil)
+	if asked.Load() < 2 {
+		t.Fatal("it waits for its first stream")
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), within)
+	defer cancel()
+	_, err := agent.RunOnce(ctx, "go-silent", map[string]any{"every": "1h"}, Options{}, nil)
+	if err == nil || !strings.Contains(err.Error(), "silent") {
+		t.Fatal(err)
 	}
 }
 

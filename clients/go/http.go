@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -26,6 +29,32 @@ func (e *Error) Error() string { return fmt.Sprintf("%d %s: %s", e.Status, e.Cod
 // isFinal says whether no repetition cures it.
 func (e *Error) isFinal() bool {
 	return e.Status == 400 || e.Status == 404 || e.Status == 405 || e.Status == 415 || e.Status == 421
+}
+
+// addressError is of an address at which no agent can be.
+type addressError string
+
+func (e addressError) Error() string {
+	return fmt.Sprintf("address %s: expected HOST:PORT, or the path of a socket", string(e))
+}
+
+var hostPort = regexp.MustCompile(`^(\[[^][\s/]+]|[^][\s/:@?#]+):(\d{1,5})$`)
+
+// isHostPort wants the port: without one it would be 80, where another server may answer.
+func isHostPort(address string) bool {
+	parts := hostPort.FindStringSubmatch(address)
+	if parts == nil {
+		return false
+	}
+	port, err := strconv.ParseUint(parts[2], 10, 16)
+	return err == nil && port > 0
+}
+
+// isFinal says whether no repetition cures it.
+func isFinal(err error) bool {
+	var address addressError
+	var refusal *Error
+	return errors.As(err, &address) || errors.As(err, &refusal) && refusal.isFinal()
 }
 
 // Agent is the one at Address: HOST:PORT, or the path of a socket. What is empty is said by the environment.
@@ -71,6 +100,8 @@ func (a *Agent) open(ctx context.Context, method, path string, body any) (io.Rea
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", address)
 		}
+	} else if !isHostPort(address) {
+		return nil, addressError(address)
 	}
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -78,7 +109,7 @@ func (a *Agent) open(ctx context.Context, method, path string, body any) (io.Rea
 	}
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, bytes.NewReader(text))
 	if err != nil {
-		return nil, err
+		return nil, addressError(address)
 	}
 	token, err := a.token()
 	if err != nil {
