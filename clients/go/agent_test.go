@@ -49,54 +49,55 @@ func started(t *testing.T, arguments ...string) (*Agent, *os.Process) {
 
 var onTCP = "--listen=127.0.0.1:0"
 
-// once leads for one term, and tells it and how long it took.
-func once(t *testing.T, agent *Agent, lock string, lease time.Duration) (term *Term, took time.Duration) {
+// once leads for one term, which comes sooner than by the end of another's lease of `long`.
+func once(t *testing.T, agent *Agent, lock string) (term *Term) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*long)
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	began := time.Now()
-	agent.Lead(ctx, lock, Options{Lease: lease}, func(_ context.Context, told *Term) error {
-		term, took = told, time.Since(began)
+	agent.Lead(ctx, lock, Options{Lease: long}, func(_ context.Context, told *Term) error {
+		term = told
 		return errors.New("enough")
 	})
 	if term == nil {
-		t.Fatal("it never led")
+		t.Fatal(lock, "was not let go of")
 	}
-	return term, took
+	return term
 }
 
 func TestATermLastsLongerThanItsLeaseAndIsLetGoOfAtTheEndOfTheWork(t *testing.T) {
+	t.Parallel()
 	agent, _ := started(t, onTCP)
 	var first *Term
-	err := agent.Lead(context.Background(), "go-lead", Options{Lease: short}, func(ctx context.Context, term *Term) error {
+	err := agent.Lead(context.Background(), "go-lead", Options{Lease: lease}, func(ctx context.Context, term *Term) error {
 		first = term
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(3 * time.Second):
+		case <-time.After(later):
 			return errors.New("enough")
 		}
 	})
 	if err == nil || err.Error() != "enough" || first.IsHeld() {
 		t.Fatal(err, first.IsHeld())
 	}
-	after, took := once(t, agent, "go-lead", long)
-	if after.Token <= first.Token || took > 5*time.Second {
-		t.Fatal(after.Token, first.Token, took)
+	if after := once(t, agent, "go-lead"); after.Token <= first.Token {
+		t.Fatal(after.Token, first.Token)
 	}
+	once(t, agent, "go-lead")
 }
 
 func TestALockOfAnotherIsNotAcquired(t *testing.T) {
+	t.Parallel()
 	agent, _ := started(t, "--socket="+t.TempDir()+"/agent.sock")
 	nothing := func(context.Context, *Term) error { return nil }
-	if err := agent.Acquire(context.Background(), "go-acquire", 0, Options{ReleaseOnExit: true}, nothing); err != nil {
+	if err := agent.Acquire(context.Background(), "go-acquire", 0, Options{Lease: long, ReleaseOnExit: true}, nothing); err != nil {
 		t.Fatal("it is for Lead", err)
 	}
-	err := agent.Acquire(context.Background(), "go-acquire", 0, Options{Lease: short}, func(ctx context.Context, term *Term) error {
+	err := agent.Acquire(context.Background(), "go-acquire", within, Options{Lease: lease}, func(ctx context.Context, term *Term) error {
 		if err := agent.Acquire(ctx, "go-acquire", 0, Options{}, nothing); !errors.Is(err, ErrNotHeld) {
 			t.Error(err)
 		}
-		time.Sleep(3 * time.Second)
+		time.Sleep(later)
 		if !term.IsHeld() {
 			t.Error("its heartbeats tell later deadlines")
 		}
@@ -105,20 +106,21 @@ func TestALockOfAnotherIsNotAcquired(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := agent.Acquire(context.Background(), "go-acquire", 10*time.Second, Options{}, nothing); err != nil {
+	if err := agent.Acquire(context.Background(), "go-acquire", within, Options{}, nothing); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestASlotRunsOnceAndAgainAfterAFailure(t *testing.T) {
+	t.Parallel()
 	agent, _ := started(t, onTCP)
 	slot := map[string]any{"slot": time.Now().UTC().Format(time.RFC3339Nano), "retry_pause": "100ms"}
 	fails, runs := errors.New("the work failed"), 0
-	if _, err := agent.RunOnce(context.Background(), "go-job", slot, Options{}, func(context.Context, *Term) error { return fails }); err != fails {
+	if _, err := agent.RunOnce(context.Background(), "go-job", slot, Options{Lease: long}, func(context.Context, *Term) error { return fails }); err != fails {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"released", "skipped"} {
-		said, err := agent.RunOnce(context.Background(), "go-job", slot, Options{}, func(context.Context, *Term) error { runs++; return nil })
+		said, err := agent.RunOnce(context.Background(), "go-job", slot, Options{Lease: long}, func(context.Context, *Term) error { runs++; return nil })
 		if err != nil || said != want {
 			t.Fatal(said, err, "instead of", want)
 		}
@@ -150,6 +152,7 @@ func played(t *testing.T, release http.HandlerFunc) *Agent {
 }
 
 func TestARunIsReleasedIfTheAgentSaysSoAlone(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		status    int
 		told, say string
@@ -177,6 +180,7 @@ func TestARunIsReleasedIfTheAgentSaysSoAlone(t *testing.T) {
 }
 
 func TestAnAddressWithoutAPortEndsEachCall(t *testing.T) {
+	t.Parallel()
 	wrong := "localhost agent.sock run/agent.sock:1 http://localhost:1 localhost: :1 a:0 a:65536 ::1:1 [::1] a%zz:1"
 	for _, address := range strings.Fields(wrong) {
 		agent, ctx := &Agent{Address: address}, context.Background()
@@ -195,6 +199,7 @@ func TestAnAddressWithoutAPortEndsEachCall(t *testing.T) {
 }
 
 func TestAnAddressOfIPv6(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
 		t.Skip("this machine has none:", err)
@@ -244,6 +249,7 @@ func TestAnAgentThatOpensNoStreamIsAskedAgain(t *testing.T) {
 }
 
 func TestASecretIsReadAnew(t *testing.T) {
+	t.Parallel()
 	file := t.TempDir() + "/token"
 	write := func(text string) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -253,9 +259,9 @@ func TestASecretIsReadAnew(t *testing.T) {
 	write("the first of two secrets")
 	agent, _ := started(t, onTCP, "--token-file="+file)
 	agent.TokenFile = file
-	once(t, agent, "go-secret", long)
+	once(t, agent, "go-secret")
 	write("another secret, and longer")
-	once(t, agent, "go-secret", long)
+	once(t, agent, "go-secret")
 	var refusal *Error
 	other := &Agent{Address: agent.Address, Token: "something else altogether"}
 	err := other.Acquire(context.Background(), "go-secret", 0, Options{}, nil)
@@ -265,6 +271,7 @@ func TestASecretIsReadAnew(t *testing.T) {
 }
 
 func TestAnAgentThatEndsIsLetGoOfAndAnotherLeadsAtOnce(t *testing.T) {
+	t.Parallel()
 	first, process := started(t, onTCP)
 	second, _ := started(t, onTCP)
 	err := first.Lead(context.Background(), "go-ending", Options{Lease: long}, func(ctx context.Context, term *Term) error {
@@ -275,12 +282,11 @@ func TestAnAgentThatEndsIsLetGoOfAndAnotherLeadsAtOnce(t *testing.T) {
 	if err.Error() != "enough" {
 		t.Fatal(err)
 	}
-	if _, took := once(t, second, "go-ending", long); took > 8*time.Second {
-		t.Fatal(took)
-	}
+	once(t, second, "go-ending")
 }
 
 func TestAContextThatEndsLetsGoWhenTheWorkHasStopped(t *testing.T) {
+	t.Parallel()
 	agent, _ := started(t, onTCP)
 	ctx, cancel := context.WithCancel(context.Background())
 	err := agent.Lead(ctx, "go-context", Options{Lease: long}, func(ctx context.Context, term *Term) error {
@@ -291,12 +297,11 @@ func TestAContextThatEndsLetsGoWhenTheWorkHasStopped(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if _, took := once(t, agent, "go-context", long); took > 8*time.Second {
-		t.Fatal(took)
-	}
+	once(t, agent, "go-context")
 }
 
 func TestWorkThatEndsWithItsTermIsNoErrorAndTheNextTermBegins(t *testing.T) {
+	t.Parallel()
 	socket := "--socket=" + t.TempDir() + "/agent.sock"
 	agent, process := started(t, socket)
 	over := []error{
@@ -325,6 +330,7 @@ func TestWorkThatEndsWithItsTermIsNoErrorAndTheNextTermBegins(t *testing.T) {
 }
 
 func TestAPanicOfTheWorkThatIsRecoveredLetsGo(t *testing.T) {
+	t.Parallel()
 	agent, _ := started(t, onTCP)
 	panics := func(context.Context, *Term) error { panic("the work") }
 	recovered := func(call func()) {
@@ -332,33 +338,52 @@ func TestAPanicOfTheWorkThatIsRecoveredLetsGo(t *testing.T) {
 		call()
 	}
 	recovered(func() { agent.Lead(context.Background(), "go-panic", Options{Lease: long}, panics) })
-	if _, took := once(t, agent, "go-panic", long); took > 8*time.Second {
-		t.Fatal(took)
-	}
+	once(t, agent, "go-panic")
 	slot := map[string]any{"slot": time.Now().UTC().Format(time.RFC3339Nano), "retry_pause": "100ms"}
 	recovered(func() { agent.RunOnce(context.Background(), "go-panic", slot, Options{Lease: long}, panics) })
-	began := time.Now()
-	said, err := agent.RunOnce(context.Background(), "go-panic", slot, Options{}, func(context.Context, *Term) error { return nil })
-	if said != "released" || err != nil || time.Since(began) > 8*time.Second {
-		t.Fatal(said, err, time.Since(began))
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	said, err := agent.RunOnce(ctx, "go-panic", slot, Options{Lease: long}, func(context.Context, *Term) error { return nil })
+	if said != "released" || err != nil {
+		t.Fatal(said, err)
 	}
 }
 
 func TestTheContextOfTheWorkEndsAtTheDeadlineOfAnAgentThatIsStopped(t *testing.T) {
+	t.Parallel()
 	agent, process := started(t, onTCP)
-	agent.Lead(context.Background(), "go-stopped", Options{Lease: 8 * time.Second}, func(ctx context.Context, term *Term) error {
+	agent.Lead(context.Background(), "go-stopped", Options{Lease: lease}, func(ctx context.Context, term *Term) error {
 		process.Signal(syscall.SIGSTOP)
 		<-ctx.Done()
-		_, read := now()
-		if late := time.Duration(read - term.deadline.Load()); late > time.Second {
-			t.Error("it ended late", late)
+		if _, read := now(); read < term.deadline.Load() {
+			t.Error("it ended early", term.deadline.Load()-read)
 		}
 		process.Kill()
 		return errors.New("enough")
 	})
 }
 
+func TestTheContextOfTheWorkEndsAtTheDeadlineWithoutAHeartbeat(t *testing.T) {
+	t.Parallel()
+	claim := (&Agent{}).named(context.Background(), Options{}, map[string]any{})
+	_, read := now()
+	told := event{Token: 1}
+	told.Deadline.Boottime = read + int64(100*time.Millisecond)
+	claim.begins(&told)
+	told.Deadline.Boottime = read + int64(300*time.Millisecond)
+	claim.renewed(&told)
+	select {
+	case <-claim.ctx.Done():
+		if _, read := now(); read < told.Deadline.Boottime {
+			t.Error("it ended early", told.Deadline.Boottime-read)
+		}
+	case <-time.After(within):
+		t.Error("it doesn't end")
+	}
+}
+
 func TestARunWhoseAgentIsGoneSaysSo(t *testing.T) {
+	t.Parallel()
 	// Its streams end without a word.
 	gone := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer gone.Close()
@@ -379,12 +404,11 @@ func TestASignalEndsTheWorkAndTheLockIsLetGoOf(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if _, took := once(t, agent, "go-signal", long); took > 8*time.Second {
-		t.Fatal(took)
-	}
+	once(t, agent, "go-signal")
 }
 
 func TestWhatNoRepetitionCuresIsTold(t *testing.T) {
+	t.Parallel()
 	agent, _ := started(t, onTCP)
 	var refusal *Error
 	err := agent.Lead(context.Background(), "go-bad", Options{ID: ">id"}, nil)
@@ -394,8 +418,9 @@ func TestWhatNoRepetitionCuresIsTold(t *testing.T) {
 }
 
 func TestAnotherProcessHoldsNothing(t *testing.T) {
+	t.Parallel()
 	agent, _ := started(t, onTCP)
-	agent.Acquire(context.Background(), "go-process", 0, Options{}, func(_ context.Context, term *Term) error {
+	agent.Acquire(context.Background(), "go-process", 0, Options{Lease: long}, func(_ context.Context, term *Term) error {
 		if !term.IsHeld() {
 			t.Error("it is held here")
 		}
@@ -432,6 +457,7 @@ func (t *transaction) Query(_ context.Context, asked statement) *rows {
 }
 
 func TestACheckFailsWithoutTheRow(t *testing.T) {
+	t.Parallel()
 	term := &Term{Lock: "a", Fence: Fence{Table: "locktable", Lock: "a"}}
 	if err := Check(context.Background(), &transaction{found: 1}, term); err != nil {
 		t.Fatal(err)
@@ -463,6 +489,7 @@ func (d *database) ReadWriteTransactionWithOptions(ctx context.Context, run func
 }
 
 func TestAWriteCommitsUnderItsTermAloneAndReadsOptimistically(t *testing.T) {
+	t.Parallel()
 	term := &Term{Lock: "a", Fence: Fence{Table: "locktable", Lock: "a"}}
 	writes, orders := 0, &database{found: 1}
 	write := func(context.Context, *transaction) error { writes++; return nil }
@@ -483,6 +510,7 @@ func (older) ReadWriteTransactionWithOptions(context.Context, func(context.Conte
 }
 
 func TestAClientWithoutTheModeOfReadingIsRefused(t *testing.T) {
+	t.Parallel()
 	term := &Term{Lock: "a", Fence: Fence{Table: "locktable", Lock: "a"}}
 	err := Write(context.Background(), older{}, term, func(context.Context, *transaction) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "ReadLockMode") {
