@@ -181,9 +181,12 @@ impl Actor {
         is_any
     }
 
-    fn send(&mut self, batch: Batch, Now { at: now, awake }: Now) {
+    fn send(&mut self, mut batch: Batch, Now { at: now, awake }: Now) {
+        batch.ops.retain(|op| op.leaves());
+        if batch.ops.is_empty() {
+            return self.queues.ended(&batch, None, Duration::ZERO, now);
+        }
         let (limit, batch) = (batch.limit(now), Arc::new(batch));
-        batch.ops.iter().for_each(|op| op.leaves());
         // A server that is slow is so for all, a row for its own request.
         let quickest = self.took.iter().min().copied().unwrap_or_default();
         let slow_from = now + batch.patience.max(quickest * 2);

@@ -1,8 +1,7 @@
 //! Group commit: many acts in one request, and the answer to each of them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use google_cloud_gax::error::rpc::Code;
@@ -122,8 +121,23 @@ pub(crate) struct Op {
     pub(crate) patience: Duration,
     /// True if the lock's last act of this kind failed.
     pub(crate) is_repeat: bool,
-    waiting: Mutex<Option<oneshot::Sender<Outcome>>>,
-    has_left: AtomicBool,
+    /// Both at once: so nobody hears of an act that it hasn't left, which leaves then.
+    way: Mutex<Way>,
+}
+
+/// Where an act is.
+#[derive(Debug)]
+struct Way {
+    waiting: Option<oneshot::Sender<Outcome>>,
+    /// True once a request carries it.
+    has_left: bool,
+}
+
+impl Way {
+    /// Returns true if somebody waits for the answer.
+    fn is_wanted(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| !waiting.is_closed())
+    }
 }
 
 impl Op {
@@ -135,9 +149,9 @@ impl Op {
     ) -> (Arc<Op>, oneshot::Receiver<Outcome>) {
         let (waiting, answer) = oneshot::channel();
         let asked = Instant::now();
-        let (waiting, has_left) = (Mutex::new(Some(waiting)), AtomicBool::new(false));
+        let way = Mutex::new(Way { waiting: Some(waiting), has_left: false });
         let deadline = asked + limit;
-        let op = Op { lock, kind, asked, deadline, patience, is_repeat, waiting, has_left };
+        let op = Op { lock, kind, asked, deadline, patience, is_repeat, way };
         (Arc::new(op), answer)
     }
 
@@ -149,34 +163,37 @@ impl Op {
     /// Returns true if sending it is of use: somebody waits for the answer, and there is time for one.
     /// A heartbeat with too little time left would only be in the way of others.
     pub(super) fn is_of_use(&self, now: Instant) -> bool {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let left = self.deadline.saturating_duration_since(now);
         let is_hopeless = self.kind.class() == Class::Heartbeats && left < self.patience / 8;
-        !is_hopeless && waiting.as_ref().is_some_and(|waiting| !waiting.is_closed())
+        !is_hopeless && self.way().is_wanted()
     }
 
     /// The first answer counts.
     pub(crate) fn answer(&self, outcome: Outcome) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let waiting = self.way().waiting.take();
         if let Some(waiting) = waiting {
             // The caller may be gone.
             let _ = waiting.send(outcome);
         }
     }
 
-    /// Notes that a request carries it from now on.
-    pub(super) fn leaves(&self) {
-        self.has_left.store(true, Ordering::Relaxed);
+    /// Notes that a request carries it from now on; false if nobody waits for it any more.
+    pub(super) fn leaves(&self) -> bool {
+        let mut way = self.way();
+        let is_wanted = way.is_wanted();
+        way.has_left |= is_wanted;
+        is_wanted
     }
 
     /// Returns what is known of an act to which no answer came.
     pub(crate) fn without_answer(&self) -> Answer {
         let may_change = matches!(self.kind, OpKind::Change(_));
-        if may_change && self.has_left.load(Ordering::Relaxed) {
-            Answer::Unknown
-        } else {
-            Answer::NotApplied
-        }
+        if may_change && self.way().has_left { Answer::Unknown } else { Answer::NotApplied }
+    }
+
+    /// Locked for moments only.
+    fn way(&self) -> MutexGuard<'_, Way> {
+        self.way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -364,12 +381,16 @@ mod tests {
         let term = TermId { token: Timestamp(7), writer };
         let change = OpKind::Change(Change::Heartbeat { term, looks: false });
         let look = OpKind::Observe { is_first: false };
-        let (change, _answer) = Op::new("a".into(), change, (limit, limit), false);
-        let (look, _answer) = Op::new("a".into(), look, (limit, limit), false);
+        let op = |kind: &OpKind| Op::new("a".into(), kind.clone(), (limit, limit), false);
+        let ((change, _answer), (look, _look)) = (op(&change), op(&look));
         assert_eq!(change.without_answer(), Answer::NotApplied);
-        change.leaves();
-        look.leaves();
+        assert!(change.leaves() && look.leaves());
         assert_eq!(change.without_answer(), Answer::Unknown);
         assert_eq!(look.without_answer(), Answer::NotApplied);
+
+        let (given_up, answer) = op(&change.kind);
+        drop(answer);
+        assert_eq!(given_up.without_answer(), Answer::NotApplied);
+        assert!(!given_up.leaves(), "its caller was told that it hadn't");
     }
 }
