@@ -12,7 +12,7 @@ use super::handle::Spindle;
 use super::nesting::{self, Taken, TakenGuard};
 use crate::error::{Error, ReleaseOutcome, Result, TermEnd};
 use crate::names::subject;
-use crate::runloop::{End, Grant, NotGranted, WaitMode};
+use crate::runloop::{End, Grant, NotGranted, Released, WaitMode};
 use crate::term::{Term, say};
 
 /// The lock, held. It is renewed in the background until this is released or dropped.
@@ -234,10 +234,17 @@ impl Guard {
     /// # Cancellation safety
     ///
     /// As `release`.
-    pub async fn release_to(mut self, next: Succession) -> ReleaseOutcome {
+    pub async fn release_to(self, next: Succession) -> ReleaseOutcome {
+        self.released(next).await.outcome
+    }
+
+    /// As [`release_to`](Guard::release_to).
+    pub(super) async fn released(mut self, next: Succession) -> Released {
+        let not_acknowledged = |outcome| Released { outcome, is_acknowledged: false };
         // No loop runs in a child by `fork` that would answer.
         if self.term.check_process().is_err() {
-            return ReleaseOutcome::Unacknowledged { held_for: self.term.remaining() };
+            let held_for = self.term.remaining();
+            return not_acknowledged(ReleaseOutcome::Unacknowledged { held_for });
         }
         let (done, released) = oneshot::channel();
         // A message that could not be sent comes back, and must not be kept: it has the sender of
@@ -247,7 +254,8 @@ impl Guard {
         if told && let Ok(release) = released.await {
             return release;
         }
-        ReleaseOutcome::EndedBefore(self.term.ended().cloned().unwrap_or(TermEnd::Abandoned))
+        let end = self.term.ended().cloned().unwrap_or(TermEnd::Abandoned);
+        not_acknowledged(ReleaseOutcome::EndedBefore(end))
     }
 
     /// Ends the term without a release: others get the lock once the lease has run out, as after a

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use spindle_protocol::Succession;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -11,7 +12,7 @@ use super::guard::Guard;
 use super::handle::Spindle;
 use super::lead_options::{LeadOptions, TaskResult};
 use super::work::{self, Ended, Orders, Why};
-use crate::error::{Error, Kind, ReleaseOutcome, Result, TaskError, with_causes};
+use crate::error::{Error, Kind, Result, TaskError, with_causes};
 use crate::runloop::WaitMode;
 use crate::system::random;
 use crate::term::{Failing, Term, say};
@@ -167,9 +168,9 @@ pub async fn released_after_error(guard: Guard, source: TaskError) -> Option<Err
     let id = guard.instance().id().to_string();
     let is_lost = Error::is_of_lost_term(&*source, &lock, token);
     let error = task_failed(&lock, source);
-    let release = guard.release().await;
+    let release = guard.released(Succession::Anyone).await;
     // A release that is acknowledged proves that the term was not over.
-    if is_lost && release != ReleaseOutcome::Released {
+    if is_lost && !release.is_acknowledged {
         say(|| tracing::info!(lock, id, %token, %error, "the task learned that its term is over"));
         return None;
     }

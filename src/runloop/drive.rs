@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_channel::mpsc;
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use spindle_protocol::{
@@ -15,12 +15,13 @@ use spindle_protocol::{
     Succession, Wake,
 };
 use tokio::sync::oneshot;
+use tokio::task::unconstrained;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::report::Report;
 use super::row::{LockRow, UnderWay};
-use super::waiters::{End, Heard, Leaving, WaitMode, Waiter, Waiters};
+use super::waiters::{End, Heard, Leaving, Released, WaitMode, Waiter, Waiters};
 use crate::error::{Error, Outcome, ReleaseOutcome, TermEnd, panic_message};
 use crate::settings::Settings;
 use crate::term::{Published, Warnings};
@@ -176,11 +177,14 @@ impl<R: LockRow> Driver<R> {
                 }
                 command = self.commands.next(), if !stopping => match command {
                     Some(command) => self.obey(command),
-                    None => {
-                        stopping = true;
-                        self.report.log.last_handle_gone(self.demand == Demand::Always);
-                        Event::Stop
-                    }
+                    None => match self.heard_already() {
+                        Some(event) => event,
+                        None => {
+                            stopping = true;
+                            self.report.log.last_handle_gone(self.demand == Demand::Always);
+                            Event::Stop
+                        }
+                    },
                 },
                 heard = self.waiters.next(), if !stopping => self.hear(heard),
                 () = sleep_for(nap) => if is_early { Event::Early } else { Event::Wake },
@@ -263,14 +267,17 @@ impl<R: LockRow> Driver<R> {
         if !self.instance.is_releasing() {
             let leaving = self.leaving.take();
             let token = leaving.as_ref().map(|leaving| leaving.token);
-            let outcome = leaving.map_or_else(
-                || ReleaseOutcome::EndedBefore(self.last_term_end.clone()),
+            let released = leaving.map_or_else(
+                || {
+                    let outcome = ReleaseOutcome::EndedBefore(self.last_term_end.clone());
+                    Released { outcome, is_acknowledged: false }
+                },
                 |leaving| leaving.outcome(self.held_until.since(now)),
             );
             if let Some(token) = token {
-                self.report.log.released(token, &outcome);
+                self.report.log.released(token, &released.outcome);
             }
-            self.waiters.release_ended(|| outcome);
+            self.waiters.release_ended(|| released);
         }
         if !self.settling.is_empty() && self.is_settled() {
             self.settling.clear();
@@ -282,6 +289,12 @@ impl<R: LockRow> Driver<R> {
         let is_ours = self.instance.term().is_none() || self.waiters.is_held();
         let is_under_way = self.instance.is_attempting() || self.instance.is_releasing();
         is_ours && !is_under_way && !self.waiters.has_any_left()
+    }
+
+    /// Returns what a caller did before the command that was just taken: how it lets go counts.
+    fn heard_already(&mut self) -> Option<Event> {
+        let heard = unconstrained(self.waiters.next()).now_or_never();
+        heard.map(|heard| self.hear(heard))
     }
 
     fn hear(&mut self, heard: Heard) -> Event {
@@ -375,7 +388,7 @@ impl<R: LockRow> Driver<R> {
             Command::Measure => return Event::Wake,
             Command::Settle { done } => {
                 self.settling.push(done);
-                return Event::Wake;
+                return self.heard_already().unwrap_or(Event::Wake);
             }
         };
         if self.instance.term().is_none() {

@@ -17,4 +17,4 @@ pub use role::RowRole;
 pub(crate) use row::BatchedRow;
 #[cfg(feature = "__simulation")]
 pub(crate) use row::{LockRow, UnderWay};
-pub(crate) use waiters::{End, Grant, NotGranted, WaitMode, Waiter};
+pub(crate) use waiters::{End, Grant, NotGranted, Released, WaitMode, Waiter};

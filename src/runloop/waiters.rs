@@ -45,9 +45,18 @@ pub(crate) struct Grant {
 #[derive(Debug)]
 pub(crate) enum End {
     /// Release it, and say what came of that.
-    Release { next: Succession, done: oneshot::Sender<ReleaseOutcome> },
+    Release { next: Succession, done: oneshot::Sender<Released> },
     /// Send no more heartbeats, but release nothing.
     Lapse,
+}
+
+/// What came of a release.
+#[derive(Debug)]
+pub(crate) struct Released {
+    pub(crate) outcome: ReleaseOutcome,
+    /// True if Spanner acknowledged it. After a lost answer, a changed row may also say that the term had
+    /// ended before.
+    pub(crate) is_acknowledged: bool,
 }
 
 /// Why a waiter is not given the lock.
@@ -77,7 +86,7 @@ pub(crate) struct Waiters {
     waiting: VecDeque<Waiter>,
     holding: Option<Holding>,
     /// The caller that waits to hear how the release went.
-    resigning: Option<oneshot::Sender<ReleaseOutcome>>,
+    resigning: Option<oneshot::Sender<Released>>,
     /// When the last poll began.
     polling_since: Moment,
     last: Option<LastPoll>,
@@ -95,20 +104,23 @@ struct Holding {
 pub(crate) struct Leaving {
     pub(crate) token: FencingToken,
     maybe_applied: bool,
+    is_acknowledged: bool,
     /// Nothing but an answer tells it.
     outcome: Option<ReleaseOutcome>,
 }
 
 impl Leaving {
     pub(crate) fn new(token: FencingToken) -> Leaving {
-        Leaving { token, maybe_applied: false, outcome: None }
+        Leaving { token, maybe_applied: false, is_acknowledged: false, outcome: None }
     }
 
     /// Takes note of an answer to the release.
     pub(crate) fn answered(&mut self, answer: &Answer) {
         match answer {
-            Answer::Applied { .. } => self.outcome = Some(ReleaseOutcome::Released),
-            // The row has changed because an earlier try did arrive.
+            Answer::Applied { .. } => {
+                (self.outcome, self.is_acknowledged) = (Some(ReleaseOutcome::Released), true);
+            }
+            // The row has changed, most likely because an earlier try did arrive.
             Answer::Rejected(_) if self.maybe_applied => {
                 self.outcome = Some(ReleaseOutcome::Released);
             }
@@ -122,8 +134,9 @@ impl Leaving {
     }
 
     /// Returns what came of it; the row protects the term for `held_for` yet if nothing did.
-    pub(crate) fn outcome(self, held_for: Duration) -> ReleaseOutcome {
-        self.outcome.unwrap_or(ReleaseOutcome::Unacknowledged { held_for })
+    pub(crate) fn outcome(self, held_for: Duration) -> Released {
+        let outcome = self.outcome.unwrap_or(ReleaseOutcome::Unacknowledged { held_for });
+        Released { outcome, is_acknowledged: self.is_acknowledged }
     }
 }
 
@@ -274,12 +287,12 @@ impl Waiters {
         self.last = Some(LastPoll { began: self.polling_since, result });
     }
 
-    pub(crate) fn releasing(&mut self, done: oneshot::Sender<ReleaseOutcome>) {
+    pub(crate) fn releasing(&mut self, done: oneshot::Sender<Released>) {
         self.resigning = Some(done);
     }
 
     /// Notes that the release is over, one way or another.
-    pub(crate) fn release_ended(&mut self, outcome: impl FnOnce() -> ReleaseOutcome) {
+    pub(crate) fn release_ended(&mut self, outcome: impl FnOnce() -> Released) {
         if let Some(done) = self.resigning.take() {
             // Nobody waits for it any more if it can't be delivered.
             let _ = done.send(outcome());

@@ -3,12 +3,14 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use spindle::health::Role;
 use spindle::{
     CancellationToken, Database, Guard, LockTable, ReleaseOutcome, Spindle, Term, TermEnd,
 };
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
+use spindle_protocol::Succession;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::log::Log;
@@ -543,4 +545,20 @@ async fn a_guard_that_lapses_sends_nothing_and_its_lease_runs_out() {
     let next = world.lock("b").build().unwrap().acquire().await.unwrap();
     assert!(began.elapsed() >= LEASE * 9 / 10, "{:?}", began.elapsed());
     assert!(next.token() > term.token());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_guard_said_counts_though_it_was_the_last_handle_and_nobody_waits_for_the_answer() {
+    let world = World::start().await;
+    let guard = world.lock("a").build().unwrap().acquire().await.unwrap();
+    let (token, began) = (guard.token(), Instant::now());
+    assert!(guard.lapse().now_or_never().is_none());
+    let guard = world.lock("b").build().unwrap().acquire().await.unwrap();
+    assert!(began.elapsed() >= LEASE * 9 / 10, "it lapsed: {:?}", began.elapsed());
+    assert!(guard.token() > token);
+    let next = Succession::Successor { id: "c".into(), grace: LEASE };
+    assert!(guard.release_to(next).now_or_never().is_none());
+    let row = until("it is released", || world.row(LOCK).filter(|row| row.heartbeat == Some(0)));
+    let writer = row.await.writer.unwrap();
+    assert!(writer.contains('c'), "{writer}");
 }

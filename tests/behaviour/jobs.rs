@@ -517,6 +517,21 @@ async fn a_begin_and_a_release_whose_answers_are_lost_count_once() {
     }
 }
 
+/// A row that has changed since an answer was lost may be changed by somebody else.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_evicted_while_its_release_was_unknown_is_not_said_to_be_recorded() {
+    let world = World::start().await;
+    let (slot, table) = (slot(&world).await, world.table());
+    let release = Fault::on(Rpc::Commit).table("locktable").key(KEY).skip(1).times(1);
+    let release = world.spanner.inject(release.effect(Effect::Stall));
+    let running = tokio::spawn(run(job(&world, "a"), slot));
+    until("its release is at Spanner", || (release.hits() > 0).then_some(())).await;
+    table.evict(LOCK).await.unwrap();
+    let outcome = timeout(EVENTUALLY, running).await.unwrap().unwrap();
+    assert!(matches!(outcome, JobOutcome::Ran("done")), "{outcome:?}");
+    assert_eq!(last(&world).await, (SlotState::Done, 2), "it ran once more");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_outage_at_the_end_of_a_run_is_waited_out_and_the_slot_recorded() {
     let refused = Effect::Fail(Code::Unavailable);

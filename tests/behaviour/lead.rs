@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use spindle::health::{Failing, Role};
 use spindle::{
-    CancellationToken, Error, FencingToken, HighWaterMark, Lead, Spindle, TaskResult, Term, TermEnd,
+    CancellationToken, Error, FencingToken, HighWaterMark, Lead, Spindle, TaskResult, Term,
+    TermChange, TermEnd,
 };
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
@@ -180,6 +181,23 @@ async fn cancelling_an_attempt_that_is_at_spanner_waits_until_what_it_won_is_rel
     leading.ends().await.unwrap();
     let left = world.table().inspect(LOCK).await.unwrap();
     assert!(!left.is_held() && left.token.is_some(), "{left:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_at_the_moment_of_the_begin_waits_until_what_it_won_is_released() {
+    let world = World::start().await;
+    let lock = world.lock("a").build().unwrap();
+    let cancel = CancellationToken::new();
+    // It hears of the term before `lead` does.
+    let (mut watch, ends) = (lock.watch(), cancel.clone());
+    let watching = tokio::spawn(async move {
+        while !matches!(watch.next().await, Some(TermChange::Gained(_)) | None) {}
+        ends.cancel();
+    });
+    let leading = lead(&lock, &cancel, |term| async move { term.cancelled().await });
+    leading.ends().await.unwrap();
+    assert!(world.row(LOCK).is_some() && world.is_released());
+    watching.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

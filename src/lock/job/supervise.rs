@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use spindle_protocol::job::{Ending, Record, Step};
-use spindle_protocol::{Answer, Change, Row, Writer};
+use spindle_protocol::{Answer, Change, Row, Succession, Writer};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -12,13 +12,13 @@ use super::outcome::{JobOutcome, Skip};
 use super::record::SlotRecord;
 use super::run::JobRun;
 use super::slot::time;
-use crate::error::{Error, Kind, ReleaseOutcome, Result, TaskError, is_fenced, with_causes};
+use crate::error::{Error, Kind, Result, TaskError, is_fenced, with_causes};
 use crate::lock::guard::Guard;
 use crate::lock::handle::Spindle;
 use crate::lock::lead_options::TaskResult;
 use crate::lock::supervisor::task_failed;
 use crate::lock::work::{self, Ended, Orders, Why};
-use crate::runloop::{JobRows, SlotSeen, WaitMode};
+use crate::runloop::{JobRows, Released, SlotSeen, WaitMode};
 use crate::settings::Settings;
 use crate::store::{REQUEST_LIMIT, Table};
 use crate::system::random;
@@ -236,15 +236,21 @@ impl Supervisor {
         }
         self.rows.ends(if ended.is_ok() { Ending::Done } else { Ending::Failed });
         let token = guard.token();
-        let release = guard.release().await;
-        match (release, ended) {
-            (ReleaseOutcome::Released, Ok(returned)) => Ok(Next::Ends(JobOutcome::Ran(returned))),
-            (release, ended) => {
+        let Released { outcome: release, is_acknowledged } =
+            guard.released(Succession::Anyone).await;
+        match ended {
+            Ok(returned) if is_acknowledged => Ok(Next::Ends(JobOutcome::Ran(returned))),
+            // The next look tells if it was recorded.
+            ended => {
                 let (job, id) = (&*self.settings.name, &*self.settings.id);
                 let (slot, start) = (time(begun.0), begun.1);
                 let error = ended.as_ref().err().map(ToString::to_string).unwrap_or_default();
+                let said = match ended {
+                    Ok(_) => "the end of a run of a job may not be recorded",
+                    Err(_) => "a run of a job is not done",
+                };
                 say(|| {
-                    tracing::warn!(job, id, %slot, start, %token, ?release, error, "a run of a job is not done");
+                    tracing::warn!(job, id, %slot, start, %token, ?release, error, "{said}");
                 });
                 Ok(Next::Again(Some(ended)))
             }
