@@ -143,14 +143,15 @@ public final class Agent implements AutoCloseable {
   }
 
   /**
-   * Runs a slot of a job, unless it runs or ran elsewhere; says {@code released}, {@code skipped}, or why it ended. An
-   * exception of the work counts as a failure of the run.
+   * Runs a slot of a job, unless it runs or ran elsewhere; says {@code released} once the agent has recorded the run,
+   * {@code skipped}, or why it ended. An exception of the work counts as a failure of the run.
    */
   public String runOnce(String lock, Options options, Work work) throws Exception {
     Map<String, Object> wanted = new LinkedHashMap<>(options.wanted);
     wanted.put("lock", lock);
     Claim claim = open("/v1/run-once", wanted, options.lease);
     String outcome = "failed";
+    String said;
     try {
       Term term = claim.gains();
       if (term == null) {
@@ -164,10 +165,10 @@ public final class Agent implements AutoCloseable {
         return claim.reason();
       }
       outcome = "done";
-      return "released";
     } finally {
-      ended(claim, outcome);
+      said = ended(claim, outcome);
     }
+    return said;
   }
 
   /** Ends each term, waits until the work of other threads has returned, and lets go. */
@@ -231,8 +232,8 @@ public final class Agent implements AutoCloseable {
     return claim;
   }
 
-  private void ended(Claim claim, String outcome) {
-    claim.letGo(outcome);
+  private String ended(Claim claim, String outcome) {
+    String said = claim.letGo(outcome);
     synchronized (this) {
       Set<Claim> claims = calls.get(Thread.currentThread());
       claims.remove(claim);
@@ -241,6 +242,7 @@ public final class Agent implements AutoCloseable {
       }
       notifyAll();
     }
+    return said;
   }
 
   /** Waits, or until this is closed; returns the next pause. */

@@ -11,8 +11,8 @@ import java.util.Map;
 final class Claim {
   static final Duration PAUSE_MIN = Duration.ofMillis(50);
 
-  /** So long a client that lets go waits for the answer to what it asked before. */
-  private static final Duration OPEN_MAX = Duration.ofSeconds(2);
+  /** So long a client that lets go waits for the answer to what it asked before. A test of that waits longer. */
+  static volatile Duration openMax = Duration.ofSeconds(2);
 
   private static final SecureRandom RANDOM = new SecureRandom();
 
@@ -24,6 +24,7 @@ final class Claim {
   private Term term;
   private boolean isOver;
   private boolean isStarting;
+  private boolean isLeft;
   private Place.Answer stream;
   private Place.Answer asking;
   private IOException error;
@@ -102,16 +103,23 @@ final class Claim {
     }
   }
 
-  /** Says that the work has stopped. Its end stands without the agent's answer: then the lease runs out. */
-  void letGo(String outcome) {
+  /**
+   * Says that the work has stopped. Returns what came of it: {@code gone} without the agent's answer. Its end stands
+   * all the same: then the lease runs out.
+   */
+  String letGo(String outcome) {
     end();
-    awaitStream();
+    if (!awaitStream()) {
+      leave();
+    }
+    Object said = null;
     boolean isInterrupted = false;
     do {
       // An interrupt closes the connection of its thread: without it, the same is asked again.
       isInterrupted |= Thread.interrupted();
       try {
-        place.ask("DELETE", "/v1/claims/" + name + "?outcome=" + outcome, Map.of(), Place.ANSWER_MAX, answer -> {});
+        String path = "/v1/claims/" + name + "?outcome=" + outcome;
+        said = place.ask("DELETE", path, Map.of(), Place.ANSWER_MAX, answer -> {}).get("outcome");
       } catch (IOException unanswered) {
         // The lease runs out.
       }
@@ -119,16 +127,21 @@ final class Claim {
     if (isInterrupted) {
       Thread.currentThread().interrupt();
     }
-    synchronized (this) {
-      if (stream != null) {
-        stream.close();
-      }
+    leave();
+    return said == null ? "gone" : said.toString();
+  }
+
+  /** Ends the stream, also one that is yet to open. */
+  private synchronized void leave() {
+    isLeft = true;
+    if (stream != null) {
+      stream.close();
     }
   }
 
-  /** Once the stream is there, its request can't come after the next one. */
-  private synchronized void awaitStream() {
-    long end = System.nanoTime() + OPEN_MAX.toNanos();
+  /** Once the stream is there, its request can't come after the next one. False if it isn't. */
+  private synchronized boolean awaitStream() {
+    long end = System.nanoTime() + openMax.toNanos();
     boolean isInterrupted = false;
     for (long left; isStarting && (left = end - System.nanoTime()) > 0; ) {
       try {
@@ -140,6 +153,7 @@ final class Claim {
     if (isInterrupted) {
       Thread.currentThread().interrupt();
     }
+    return !isStarting;
   }
 
   /** Waits for so long; false if the claim is over first. */
@@ -158,8 +172,8 @@ final class Claim {
   }
 
   private void follow() {
-    try (Place.Answer opened = place.open("POST", path, body(), Place.SILENCE_MAX, answer -> {})) {
-      started(opened);
+    try (Place.Answer opened = place.open("POST", path, body(), Place.SILENCE_MAX, this::opens)) {
+      started();
       for (String line = opened.line(); line != null; line = opened.line()) {
         if (line.startsWith("data: ")) {
           told(Json.object(line.substring(6)));
@@ -171,14 +185,20 @@ final class Claim {
       }
     } finally {
       // However the stream ends, nothing is held any more.
-      started(null);
+      started();
       end();
     }
   }
 
-  private synchronized void started(Place.Answer opened) {
+  private synchronized void opens(Place.Answer begun) {
+    stream = begun;
+    if (isLeft) {
+      begun.close();
+    }
+  }
+
+  private synchronized void started() {
     isStarting = false;
-    stream = opened;
     notifyAll();
   }
 

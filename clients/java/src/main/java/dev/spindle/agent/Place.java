@@ -10,6 +10,7 @@ import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.net.StandardProtocolFamily;
 import java.net.URI;
+import java.net.URISyntaxException;
 import java.net.UnixDomainSocketAddress;
 import java.net.UnknownHostException;
 import java.nio.ByteBuffer;
@@ -54,14 +55,24 @@ final class Place {
 
   Place(Agent.Settings settings, Map<String, String> said) {
     address = or(settings.address(), said.get("SPINDLE_AGENT"), "127.0.0.1:9465");
-    uri = address.startsWith("/") ? null : URI.create("http://" + address);
-    if (uri != null && (uri.getHost() == null || uri.getPort() < 0)) {
-      throw new IllegalArgumentException("address " + address + ": expected HOST:PORT, or the path of a socket");
-    }
+    uri = address.startsWith("/") ? null : uri(address);
     String given = or(settings.token());
     String file = given == null ? or(said.get("SPINDLE_AGENT_TOKEN_FILE")) : null;
     tokenFile = settings.tokenFile() == null && file != null ? Path.of(file) : settings.tokenFile();
     token = or(given, said.get("SPINDLE_AGENT_TOKEN"));
+  }
+
+  private static URI uri(String address) {
+    try {
+      URI uri = new URI("http://" + address);
+      boolean isAll = address.equals(uri.getRawAuthority()) && uri.getRawUserInfo() == null;
+      if (isAll && uri.getHost() != null && uri.getPort() > 0 && uri.getPort() < 65_536) {
+        return uri;
+      }
+    } catch (URISyntaxException wrong) {
+      // As below.
+    }
+    throw new IllegalArgumentException("address " + address + ": expected HOST:PORT, or the path of a socket");
   }
 
   static Thread daemon(Runnable work) {
