@@ -208,7 +208,9 @@ impl Pair {
             }
             // Behind a difference the two are no longer in the same state.
             let leaves_nothing = ["sql ", "read ", "schema"].iter().any(|it| call.starts_with(it));
-            let differs = (google.code == tonic::Code::Ok) != (ours.code == tonic::Code::Ok);
+            // Of a batch that ends in different ways, different statements are carried out.
+            let differs = (google.code == tonic::Code::Ok) != (ours.code == tonic::Code::Ok)
+                || call.starts_with("batch") && google.code != ours.code;
             let differs = differs && !leaves_nothing;
             if verdict >= Verdict::WrongValue {
                 found = Some(Difference { verdict, call, google, ours });
