@@ -119,7 +119,7 @@ impl Spindle {
 
     /// Refuses a caller of `call` that would wait for its own end.
     pub(super) fn refuse_under_lead(&self, call: &str) -> Result<()> {
-        if !self.term().is_some_and(|term| nesting::is_under(&term)) {
+        if !nesting::is_under(&self.shared().taken) {
             return Ok(());
         }
         let why = format!(

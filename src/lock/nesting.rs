@@ -8,28 +8,24 @@ use spindle_protocol::Moment;
 use tokio::task;
 use tokio::task::futures::TaskLocalFuture;
 
-use crate::term::Term;
 use crate::token::FencingToken;
 
 /// A task that holds many guards in turn is warned no more often than this.
 const WARNED_FOR: Duration = Duration::from_secs(60);
 
 tokio::task_local! {
-    /// The term that ends with the task, and not before.
-    static UNDER: Term;
+    /// The instance that waits for the end of this task.
+    static UNDER: Arc<Taken>;
 }
 
-/// Returns the task under this term, as one that knows it.
-pub(super) fn under<F: Future>(term: Term, task: F) -> TaskLocalFuture<Term, F> {
-    UNDER.scope(term, task)
+/// Returns the task under a term of this instance, as one that knows it.
+pub(super) fn under<F: Future>(instance: &Arc<Taken>, task: F) -> TaskLocalFuture<Arc<Taken>, F> {
+    UNDER.scope(Arc::clone(instance), task)
 }
 
-/// Returns true if the caller is part of the task that this term is kept for.
-pub(super) fn is_under(term: &Term) -> bool {
-    // A writer names the instance and the attempt.
-    UNDER
-        .try_with(|own| (own.token(), own.writer()) == (term.token(), term.writer()))
-        .unwrap_or(false)
+/// Returns true if the caller is part of the task whose end this instance waits for, be its term over or not.
+pub(super) fn is_under(instance: &Arc<Taken>) -> bool {
+    UNDER.try_with(|own| Arc::ptr_eq(own, instance)).unwrap_or(false)
 }
 
 /// The caller who has taken the lock of an instance by a guard, while that is there.

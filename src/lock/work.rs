@@ -81,8 +81,9 @@ where
     let (lock, id, token) = (guard.lock(), guard.instance().id(), guard.token());
     // Whatever level of ours a subscriber shows, the lines of the task have these fields.
     let span = tracing::error_span!("term", lock, id, %token);
-    let work = span.in_scope(|| work(term.clone()));
-    let mut task = tokio::spawn(nesting::under(term, work).instrument(span));
+    let work = span.in_scope(|| work(term));
+    let mut task =
+        tokio::spawn(nesting::under(&guard.instance().shared().taken, work).instrument(span));
     let why = tokio::select! {
         biased;
         ended = &mut task => return by_itself(ended, guard, orders),

@@ -144,6 +144,28 @@ async fn a_task_that_asks_for_the_lock_that_it_leads_under_is_refused_at_once() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_whose_term_is_over_is_refused_too_since_its_own_end_is_waited_for() {
+    let world = World::start().await;
+    let (lock, table) = (spindle(&world, "a"), world.table());
+    let (own, (tell, mut told)) = (lock.clone(), mpsc::unbounded_channel());
+    let _leading = lead(&lock, &CancellationToken::new(), move |term| {
+        let (own, table, tell) = (own.clone(), table.clone(), tell.clone());
+        async move {
+            table.evict(LOCK).await.unwrap();
+            term.cancelled().await;
+            let asked = Instant::now();
+            let inner = own.lead(CancellationToken::new(), |_| async {}).await.unwrap_err();
+            let guard = own.acquire().await.unwrap_err();
+            tell.send((inner, guard, asked.elapsed())).unwrap();
+        }
+    });
+    let heard = timeout(LEASE, told.recv()).await.expect("it waits for itself");
+    let (inner, guard, took) = heard.unwrap();
+    assert!(inner.is_config() && guard.is_config(), "{inner}; {guard}");
+    assert_eq!(took, Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
 async fn cancelling_stops_the_task_first_and_releases_after_it_has_ended() {
     let world = World::start().await;
     let lock = world.lock("a").stop_limit(LEASE * 4).build().unwrap();
