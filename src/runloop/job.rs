@@ -21,6 +21,8 @@ pub(crate) struct JobRows {
 pub(crate) struct SlotSeen {
     pub(crate) slot: Timestamp,
     pub(crate) step: Step,
+    /// The lock's row.
+    pub(crate) lock: Option<Row>,
     /// The record, and the job's row that has it.
     pub(crate) record: Option<(Record, Row)>,
 }
@@ -80,13 +82,14 @@ impl RowRole for JobRows {
     fn observed(&self, own: Observation, others: &[Observation]) -> Observation {
         let [job] = others else { return own };
         let mut runner = self.runner();
+        let lock = own.row.clone();
         let shown = runner.observed(own, job.clone());
         let record = runner.seen().cloned().and_then(|row| match Recorded::by(Some(&row)) {
             Recorded::Slot(record) => Some((record, row)),
             Recorded::Nothing | Recorded::Unreadable => None,
         });
         let slot = runner.slot().unwrap_or_default();
-        self.seen.send_replace(Some(SlotSeen { slot, step: runner.step(), record }));
+        self.seen.send_replace(Some(SlotSeen { slot, step: runner.step(), lock, record }));
         shown
     }
 

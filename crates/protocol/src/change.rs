@@ -103,6 +103,8 @@ pub enum Change {
     FailSlot {
         /// The job's row as it was seen.
         seen: Row,
+        /// The key of the lock's row, and the row, seen without a term: if it still is so, no start runs.
+        lock: (String, Option<Row>),
     },
     /// Writes nothing: the condition of a fenced write of the term.
     Fence {
@@ -258,8 +260,9 @@ impl Change {
             Change::Evict { .. } | Change::Seize { .. } => {
                 Reads { keys: lock_and(&[]), columns: DEPOSE }
             }
-            Change::NameCount { .. } | Change::FailSlot { .. } => {
-                Reads { keys: lock_and(&[]), columns: HEARTBEAT }
+            Change::NameCount { .. } => Reads { keys: lock_and(&[]), columns: HEARTBEAT },
+            Change::FailSlot { lock: (lock, _), .. } => {
+                Reads { keys: lock_and(std::slice::from_ref(lock)), columns: HEARTBEAT }
             }
             Change::Expecting { change, .. } => change.reads(lock),
             Change::Remove { takeovers, .. } => {
@@ -351,7 +354,10 @@ impl Change {
                 writes.extend(term.judge_record(record, job_row)?);
                 Ok(writes)
             }
-            Change::FailSlot { seen } => job::given_up(lock, lock_row, seen),
+            Change::FailSlot { seen, lock: (key, vacant) } => {
+                unchanged(row(key), vacant.as_ref())?;
+                job::given_up(lock, lock_row, seen)
+            }
             Change::Fence { term } => term.check(lock_row).map(|()| Vec::new()),
             Change::BeginRead { .. } | Change::EndRead { .. } | Change::BeginWrite { .. } => {
                 self.judge_shared(lock, found)

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use spindle_protocol::job::{Ending, Record, Step};
-use spindle_protocol::{Answer, Change, Row, Succession, Writer};
+use spindle_protocol::{Answer, Change, Succession, Writer};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -134,7 +134,7 @@ impl Supervisor {
                 Ok(Next::Again(last))
             }
             (Step::Lost, _) => {
-                self.give_up(seen.record).await;
+                self.give_up(seen).await;
                 Ok(Next::Again(last))
             }
             (Step::Done, record) => match last.filter(|_| self.is_own(&seen)) {
@@ -170,10 +170,11 @@ impl Supervisor {
     }
 
     /// Records the slot as failed. Whatever comes of it, the next look tells.
-    async fn give_up(&self, record: Option<(Record, Row)>) {
+    async fn give_up(&self, SlotSeen { lock, record, .. }: SlotSeen) {
         let Some((record, seen)) = record else { return };
-        let (key, limit) = (self.rows.key(), REQUEST_LIMIT);
-        let (outcome, _) = self.table.carry_out(&key, Change::FailSlot { seen }, limit).await;
+        let lock = (self.settings.name.to_string(), lock);
+        let (key, fails) = (self.rows.key(), Change::FailSlot { seen, lock });
+        let (outcome, _) = self.table.carry_out(&key, fails, REQUEST_LIMIT).await;
         match outcome.answer {
             Answer::Applied { .. } => self.say_failed(&record, None),
             _ => self.pause(random::jittered(self.settings.timing.poll_interval)).await,

@@ -279,16 +279,23 @@ fn a_release_leaves_a_record_alone_that_is_not_its_own_and_a_fenced_end_refuses(
 #[test]
 fn a_slot_whose_last_start_was_lost_is_recorded_as_failed_if_it_is_as_seen() {
     let lost = job_row(&record(NOON, SlotState::Open, 3, 7), NOON, Some(PAUSE));
-    let give_up = Change::FailSlot { seen: lost.row() };
-    let writes = give_up.judge(KEY, std::slice::from_ref(&lost)).unwrap();
+    let free = lock_row(Writer::nobody(), NOON, 0);
+    let gives_up = |job: &StoredRow| {
+        let lock = (LOCK.to_string(), Some(free.row()));
+        Change::FailSlot { seen: job.row(), lock }
+    };
+    let give_up = gives_up(&lost);
+    let writes = give_up.judge(KEY, &[lost.clone(), free.clone()]).unwrap();
     let (failed, _) = written(writes.into_iter().next());
     let began = Some(Timestamp(NOON));
     assert_eq!(failed, Record { began, ..record(NOON, SlotState::Failed, 3, 7) });
     let started = job_row(&record(NOON, SlotState::Open, 3, 8), NOON + 1, Some(PAUSE));
-    assert!(give_up.judge(KEY, &[started]).is_err());
+    assert!(give_up.judge(KEY, &[started, free.clone()]).is_err());
+    let runs = StoredRow { token: Some(Timestamp(NOON)), writer: term(9), ..free.clone() };
+    assert!(give_up.judge(KEY, &[lost, runs]).is_err(), "the last start, seen before its begin");
     assert!(give_up.judge(KEY, &[]).is_err());
     let done = job_row(&record(NOON, SlotState::Done, 3, 7), NOON, None);
-    let needless = Change::FailSlot { seen: done.row() }.judge(KEY, &[done]);
+    let needless = gives_up(&done).judge(KEY, &[done, free.clone()]);
     assert_eq!(needless, Err(Rejection::Needless));
 }
 
