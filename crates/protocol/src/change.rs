@@ -354,10 +354,8 @@ impl Change {
                 writes.extend(term.judge_record(record, job_row)?);
                 Ok(writes)
             }
-            Change::FailSlot { seen, lock: (key, vacant) } => {
-                unchanged(row(key), vacant.as_ref())?;
-                job::given_up(lock, lock_row, seen)
-            }
+            Change::FailSlot { seen, lock: (key, vacant) } => unchanged(row(key), vacant.as_ref())
+                .and_then(|()| job::given_up(lock, lock_row, seen)),
             Change::Fence { term } => term.check(lock_row).map(|()| Vec::new()),
             Change::BeginRead { .. } | Change::EndRead { .. } | Change::BeginWrite { .. } => {
                 self.judge_shared(lock, found)
