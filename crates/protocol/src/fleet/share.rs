@@ -99,7 +99,7 @@ pub struct Step {
 /// - **Progress.** A vacant shard that its planned owner has left alone for two polls goes to the
 ///   member that would have it without that owner, and so on. The owner is absent: it is handed
 ///   nothing until it is heard of again. After two leases anyone takes the shard. The taker doesn't
-///   hand it back before a pause, which grows each time.
+///   hand it back before a pause, which grows each time, and hands over no other in its place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Share {
     id: String,
@@ -250,7 +250,10 @@ impl Share {
         self.absent.retain(|id, until| is_silent(id, *until));
         self.left_alone.retain(|(shard, member), pause| {
             let holds = |state: &ShardState| state.holder() == Some(member);
-            !view.shards.get(*shard).is_some_and(holds) && now < pause.until + PAUSE_LONGEST
+            let is_past =
+                view.shards.get(*shard).is_some_and(holds) || now >= pause.until + PAUSE_LONGEST;
+            // One that comes back may do better.
+            is_member(member) && !is_past
         });
     }
 
@@ -340,7 +343,9 @@ impl Share {
         taken
     }
 
-    /// Returns the shards to hand over.
+    /// Returns the shards to hand over: as many as the plan says, and those first that the receiver has
+    /// left alone, once their pauses are over. In place of one that it is to have back later it is
+    /// given no other, whose task would stop for nothing.
     fn surplus(
         &self,
         now: Moment,
@@ -348,15 +353,29 @@ impl Share {
         parts: &BTreeMap<usize, Part>,
         plan: &Plan,
     ) -> Vec<(usize, String)> {
-        let handed = plan.moves().iter().filter_map(|moved| {
-            let is_here = parts.get(&moved.shard) == Some(&Part::Working)
-                && view.shards[moved.shard].holder() == Some(&*self.id)
-                && moved.to != self.id;
-            let key = (moved.shard, moved.to.to_string());
-            let was_left = self.left_alone.get(&key).is_some_and(|pause| now < pause.until);
-            (is_here && !was_left).then_some(key)
-        });
-        handed.collect()
+        let is_here = |shard: &usize| {
+            let holder = view.shards.get(*shard).and_then(ShardState::holder);
+            holder == Some(&*self.id) && parts.contains_key(shard)
+        };
+        let mut moves = BTreeMap::<&str, Vec<usize>>::new();
+        // The last first: so the plan of those that are left is the same.
+        for moved in plan.moves().iter().rev().filter(|moved| is_here(&moved.shard)) {
+            moves.entry(moved.to).or_default().push(moved.shard);
+        }
+        let mut handed = Vec::new();
+        for (to, planned) in moves {
+            let left = self.left_alone.iter();
+            let left = left.filter(|((shard, other), _)| other == to && is_here(shard));
+            let left = left.map(|((shard, _), pause)| (*shard, now < pause.until));
+            let was_left = |shard: usize| self.left_alone.contains_key(&(shard, to.to_string()));
+            let others = planned.iter().filter(|shard| !was_left(**shard));
+            let chosen = left.chain(others.map(|shard| (*shard, false))).take(planned.len());
+            let may_leave = |(shard, is_paused): &(usize, bool)| {
+                !is_paused && parts.get(shard) == Some(&Part::Working)
+            };
+            handed.extend(chosen.filter(may_leave).map(|(shard, _)| (shard, to.to_string())));
+        }
+        handed
     }
 
     /// Returns how long it is until something that the view shows changes by itself, or to the next
