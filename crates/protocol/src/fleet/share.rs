@@ -117,6 +117,8 @@ pub struct Share {
     unanswered: BTreeMap<usize, Pause>,
     /// The shards that another didn't take.
     left_alone: BTreeMap<(usize, String), Pause>,
+    /// True if the next poll comes early, for a change that was foreseen.
+    is_early: bool,
     /// Since when this member has not been one.
     away_since: Option<Moment>,
     /// The last plan of all members that count.
@@ -151,6 +153,7 @@ impl Share {
             own: BTreeMap::new(),
             unanswered: BTreeMap::new(),
             left_alone: BTreeMap::new(),
+            is_early: false,
             away_since: None,
             last_plan: LastPlan::default(),
         }
@@ -171,7 +174,7 @@ impl Share {
             take: Vec::new(),
             hand_over: Vec::new(),
             is_settled: false,
-            poll_again: self.next_change(now, view),
+            poll_again: self.next_poll(now, view),
         };
         if self.is_briefly_away(now, is_member) {
             return step;
@@ -376,6 +379,15 @@ impl Share {
             handed.extend(chosen.filter(may_leave).map(|(shard, _)| (shard, to.to_string())));
         }
         handed
+    }
+
+    /// Returns the pause before the next poll. After one that came early the next change is waited for a
+    /// little longer: there may be one for each shard that was kept for somebody.
+    fn next_poll(&mut self, now: Moment, view: &View) -> Duration {
+        let change = self.next_change(now, view);
+        let at_least = if self.is_early { self.poll / 20 } else { Duration::ZERO };
+        self.is_early = change < self.poll;
+        change.max(at_least)
     }
 
     /// Returns how long it is until something that the view shows changes by itself, or to the next

@@ -635,6 +635,28 @@ fn a_number_that_comes_back_after_another_count_is_left_to_its_owner() {
     );
 }
 
+/// As after a member that is to come back, and has shards of its own for each of its releases.
+#[test]
+fn promises_that_end_one_after_the_other_cost_no_poll_each() {
+    let end = |shard: u32| at(100) + Duration::from_millis(5) * shard;
+    let promised = |shard| ShardState::Promised { to: "gone".into(), until: end(shard) };
+    let member = Participant { id: "a".into(), until: at(1_000), counts_from: at(0), weight: 1 };
+    let mut share = Share::new("a", LEASE, POLL);
+    let (mut now, mut polls) = (Moment(TICK * 99), 0);
+    while now < Moment(TICK * 110) {
+        let read_at = Timestamp(1_000_000_000_000) + now.0;
+        let shards = (0..200).map(promised).collect();
+        let view = View { read_at, members: vec![member.clone()], shards };
+        let step = share.decide(now, &view, &BTreeMap::new(), true);
+        if polls == 0 {
+            assert_eq!(step.poll_again, TICK, "the first end is waited for");
+        }
+        now = now + step.poll_again;
+        polls += 1;
+    }
+    assert!((15..=25).contains(&polls), "{polls} polls in 1.1 s");
+}
+
 #[test]
 fn a_promise_lasts_for_two_polls_of_whoever_polls_more_seldom() {
     let promise = |poll| Share::new("a", Duration::from_secs(30), poll).promise();
