@@ -274,7 +274,7 @@ impl Controller {
             }
             CountStep::Keep(next) => {
                 if next.is_none() {
-                    self.warn_unreadable();
+                    self.warn_unreadable(polled.count.as_ref());
                 }
                 next
             }
@@ -287,8 +287,8 @@ impl Controller {
     }
 
     /// Shards that fall vacant are left alone until somebody mends the row.
-    fn warn_unreadable(&self) {
-        let (lock, error) = (self.own.name().to_string(), self.rows.count_row.unreadable());
+    fn warn_unreadable(&self, row: Option<&Row>) {
+        let (lock, error) = (self.own.name().to_string(), self.rows.count_row.unreadable(row));
         let line = move |locks| tracing::warn!(locks, lock, %error, "the count can't be read");
         self.rows.all.warn("the count can't be read", self.own.name(), self.clock.now(), line);
     }

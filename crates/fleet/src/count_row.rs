@@ -119,7 +119,7 @@ impl CountRow {
                     _ => Ok(Beginning::LookAgain),
                 }
             }
-            CountNamed::Unreadable => Ok(Beginning::Refused(self.unreadable())),
+            CountNamed::Unreadable => Ok(Beginning::Refused(self.unreadable(row.as_ref()))),
             CountNamed::Count(count) if count.admits(shards) => {
                 Ok(Beginning::Admitted(count.shards))
             }
@@ -127,11 +127,15 @@ impl CountRow {
         }
     }
 
-    pub(crate) fn unreadable(&self) -> Error {
+    /// Returns the error of this row, which names no count.
+    pub(crate) fn unreadable(&self, row: Option<&Row>) -> Error {
         let CountRow { key, shards, .. } = self;
+        let found = row.map_or("", |row| row.writer.as_str());
+        let held = if row.is_some_and(|row| !row.is_released()) { ", held" } else { "" };
         Error::config(format!(
-            "shards `{shards}`: row `{key}` names no count that this version knows; \
-             `ShardCount::resize` writes it anew"
+            "shards `{shards}`: row `{key}` names no count that this version knows: its `writer` is \
+             `{found}`{held}; expected a released row with `shards 60`, `shards 80 from 60` or \
+             `shards 80 from 60 draining`; `ShardCount::resize` writes it anew"
         ))
     }
 

@@ -12,6 +12,12 @@ use tokio::time::{Instant, sleep_until};
 
 use spindle::rows;
 
+/// Between two polls of which the first showed something free, and after a permit was dropped here.
+pub(crate) const PAUSE_FIRST: Duration = Duration::from_millis(50);
+pub(crate) const PAUSE_LONGEST: Duration = Duration::from_secs(10);
+/// Between two tries of permits that fail again and again, at first.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
 /// One process's knowledge of a semaphore's permits. A cheap clone is the same pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool(Arc<PoolState>);
@@ -32,6 +38,7 @@ struct PoolView {
     lately: BTreeSet<usize>,
     /// Tried or held by somebody here.
     ours: BTreeSet<usize>,
+    failed: FailedPermits,
     /// The callers here that wait, in the order of their calls.
     waiting: BTreeMap<u64, Arc<Notify>>,
     /// How many have called so far.
@@ -43,6 +50,17 @@ struct PoolView {
     poll_at: Instant,
     /// How many permits were given back here so far.
     given_back: u64,
+}
+
+/// The permits that failed when a caller that waits tried them last: their rows can't be written,
+/// perhaps, though the others' can.
+#[derive(Debug)]
+struct FailedPermits {
+    numbers: BTreeSet<usize>,
+    /// Until then those who wait go by the others, as if somebody else had these.
+    retry_at: Instant,
+    /// How long the next pause is.
+    pause: Duration,
 }
 
 /// The permits as a poll shows them.
@@ -69,21 +87,32 @@ pub(crate) struct PermitCaller {
 pub(crate) struct PermitSlot {
     pub(crate) number: usize,
     pool: Pool,
+    /// By the caller, who has tried it.
+    is_held: bool,
 }
 
 impl PoolView {
     /// Takes note of what a poll shows.
     ///
     /// A permit that is promised to this process goes first. Then come those that it had lately, so that
-    /// processes that have enough don't race. Others choose, too: the rest goes by chance.
+    /// processes that have enough don't race. Others choose, too: the rest goes by chance, and those that
+    /// failed come last.
     fn sees(&mut self, sight: &Sight) {
         for permit in &sight.taken {
             self.lately.remove(&permit.number);
+            self.failed.numbers.remove(&permit.number);
         }
         let is_wanted = |number: &&usize| !self.ours.contains(number);
         self.free = sight.free.iter().filter(is_wanted).copied().collect();
         self.free.sort_by_cached_key(|number| (self.lately.contains(number), rows::random()));
+        self.free.sort_by_key(|number| !self.failed.numbers.contains(number));
         self.free.extend(sight.promised.iter().filter(is_wanted));
+    }
+
+    /// Has those who wait poll in a moment.
+    fn polls_soon(&mut self, freed: &Notify) {
+        self.poll_at = self.poll_at.min(Instant::now() + PAUSE_FIRST);
+        freed.notify_one();
     }
 }
 
@@ -95,6 +124,11 @@ impl Pool {
             free: Vec::new(),
             lately: BTreeSet::new(),
             ours: BTreeSet::new(),
+            failed: FailedPermits {
+                numbers: BTreeSet::new(),
+                retry_at: Instant::now(),
+                pause: RETRY_PAUSE,
+            },
             waiting: BTreeMap::new(),
             calls: 0,
             callers: 0,
@@ -127,7 +161,10 @@ impl Pool {
     pub(crate) fn polled(&self, now: Moment, mut sight: Sight) -> Option<PermitMark> {
         let mut known = self.known();
         known.sees(&sight);
-        let PoolView { ours, line, free, .. } = &mut *known;
+        let PoolView { ours, line, free, failed, .. } = &mut *known;
+        if Instant::now() < failed.retry_at {
+            free.retain(|number| !failed.numbers.contains(number));
+        }
         sight.taken.retain(|permit| !ours.contains(&permit.number));
         line.polled(now, sight.read_at, !free.is_empty(), &sight.taken)
     }
@@ -144,9 +181,31 @@ impl Pool {
         self.known().line.failed(now);
     }
 
-    /// Takes note that a caller has a permit. For those that are left a new wait begins.
-    pub(crate) fn is_served(&self) {
-        self.known().line.ends();
+    /// Takes note that a caller who waits could not try this permit. The first time that may be so with
+    /// any of them; a permit that fails again is left alone for a while.
+    pub(crate) fn take_failed(&self, now: Moment, number: usize) {
+        let mut known = self.known();
+        let PoolView { free, failed, line, .. } = &mut *known;
+        // The others would fail as well. They wait for the next poll.
+        free.clear();
+        if failed.numbers.is_empty() {
+            failed.pause = RETRY_PAUSE;
+        }
+        if failed.numbers.insert(number) {
+            line.failed(now);
+        } else {
+            failed.retry_at = Instant::now() + failed.pause;
+            failed.pause = (failed.pause * 2).min(PAUSE_LONGEST);
+        }
+    }
+
+    /// Takes note that a caller has this permit. For those that are left a new wait begins, and no pause
+    /// goes on that trouble made long.
+    pub(crate) fn is_served(&self, number: usize) {
+        let mut known = self.known();
+        known.line.ends();
+        known.failed.numbers.remove(&number);
+        known.polls_soon(&self.0.freed);
     }
 
     /// Forgets what is known to be free: it is old.
@@ -163,7 +222,7 @@ impl Pool {
         let mut known = self.known();
         let number = known.free.pop()?;
         known.ours.insert(number);
-        Some(PermitSlot { number, pool: self.clone() })
+        Some(PermitSlot { number, pool: self.clone(), is_held: false })
     }
 
     /// Returns true if somebody here waits for a permit.
@@ -249,6 +308,12 @@ impl Drop for PermitCaller {
 }
 
 impl PermitSlot {
+    /// Takes note that its caller has the permit.
+    pub(crate) fn is_taken(&mut self) {
+        self.is_held = true;
+        self.pool.is_served(self.number);
+    }
+
     /// Has those that wait here poll at once: the permit is free, or promised to whoever is next. Where
     /// nobody waits, it is known to be free, as if a poll had shown it.
     pub(crate) fn give_back(self) {
@@ -270,6 +335,11 @@ impl Drop for PermitSlot {
         let mut known = self.pool.known();
         known.ours.remove(&self.number);
         known.lately.remove(&self.number);
+        if self.is_held {
+            // Its guard was dropped just before, and the release is sent in a moment.
+            known.given_back += 1;
+            known.polls_soon(&self.pool.0.freed);
+        }
     }
 }
 
@@ -308,6 +378,43 @@ mod tests {
         pool.seen(&sight(&all, &[]));
         let next = [pool.pick().unwrap().number, pool.pick().unwrap().number];
         assert_eq!(BTreeSet::from(next), BTreeSet::from([3, 4]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_permit_that_fails_is_picked_last_and_then_left_alone_for_a_while() {
+        let pool = Pool::new("a", Duration::from_secs(1));
+        let polled = |free: &[usize]| pool.polled(Moment::default(), sight(free, &[]));
+        polled(&[0, 1, 2]);
+        pool.take_failed(Moment::default(), 1);
+        assert!(pool.pick().is_none(), "the others may fail as well");
+        polled(&[0, 1, 2]);
+        let picked: Vec<PermitSlot> = std::iter::from_fn(|| pool.pick()).collect();
+        assert_eq!(picked[2].number, 1);
+        drop(picked);
+        pool.take_failed(Moment::default(), 1);
+        polled(&[1]);
+        assert!(pool.is_empty());
+        pool.seen(&sight(&[1], &[]));
+        assert!(!pool.is_empty(), "who only tries does not wait");
+        tokio::time::sleep(RETRY_PAUSE).await;
+        polled(&[1]);
+        assert!(!pool.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_pause_between_polls_outlasts_the_trouble_that_made_it_long() {
+        let (pool, start) = (Pool::new("a", Duration::from_secs(1)), Instant::now());
+        let begun = pool.poll_begins().await;
+        pool.seen(&sight(&[0], &[]));
+        pool.poll_ends(begun, PAUSE_LONGEST);
+        let waiting = tokio::spawn({
+            let pool = pool.clone();
+            async move { pool.poll_begins().await }
+        });
+        tokio::task::yield_now().await;
+        pool.pick().unwrap().is_taken();
+        waiting.await.unwrap();
+        assert!(start.elapsed() <= PAUSE_FIRST * 2, "{:?}", start.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

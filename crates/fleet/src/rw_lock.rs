@@ -39,7 +39,8 @@ const TIDY_LIMIT: Duration = Duration::from_secs(1);
 ///   to begin. So nobody waits for longer than the turns of those before it take.
 /// - The callers of one handle and its clones have their turns in the order of their calls. Readers
 ///   between two writers read together. A writer begins its turn once nobody reads by the same
-///   [`LockTable`](spindle::LockTable), and lets readers pass until then: who reads may read once more.
+///   [`LockTable`](spindle::LockTable), and lets readers pass until then: beside a writer of its own
+///   process alone, who reads may read once more. See [`read`](RwLock::read).
 ///
 /// # Not promised
 ///
@@ -148,6 +149,12 @@ impl RwLock {
     ///
     /// [`is_config`](spindle::Error::is_config) and [`is_schema`](spindle::Error::is_schema), which only a change of
     /// the set-up can mend. Outages are waited out.
+    ///
+    /// # Deadlock
+    ///
+    /// A task that has a read guard and asks for another one may wait for ever: for a writer of another
+    /// process, which waits for the first guard. Nobody reads or writes meanwhile. Pass the guard on
+    /// instead, or limit the wait by [`within`](Acquire::within).
     ///
     /// # Cancellation safety
     ///

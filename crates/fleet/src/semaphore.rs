@@ -17,15 +17,12 @@ use crate::builder::{Builder, Settings, with_info};
 use crate::failures::Failures;
 use crate::names::{check_part, number, permits_prefix};
 use crate::permit::Permit;
-use crate::pool::{PermitSlot, Pool, Sight};
+use crate::pool::{PAUSE_FIRST, PAUSE_LONGEST, PermitSlot, Pool, Sight};
 
 /// Each poll reads all of their rows.
 const PERMITS_MAX: usize = 1_000;
 /// So many permits that were seen free one caller tries before it polls anew.
 const TRIES_MAX: usize = 8;
-/// Between two polls of which the first showed something free.
-const PAUSE_FIRST: Duration = Duration::from_millis(50);
-const PAUSE_LONGEST: Duration = Duration::from_secs(10);
 
 /// A semaphore in the lock table: at most so many callers in the fleet have a permit. A cheap clone
 /// is another handle to the same.
@@ -184,9 +181,7 @@ impl Semaphore {
                 Err(error) if error.is_config() || error.is_schema() => return Err(error),
                 Err(error) => {
                     *self.failed_take() = Some((Instant::now(), error));
-                    self.0.pool.failed(self.0.clock.now());
-                    // The others would fail as well. They wait for the next poll.
-                    self.0.pool.forget();
+                    self.0.pool.take_failed(self.0.clock.now(), number);
                 }
             }
         }
@@ -244,12 +239,12 @@ impl Semaphore {
     }
 
     /// Tries the permit; nothing if it is taken.
-    async fn take(&self, slot: PermitSlot) -> Result<Option<Permit>> {
+    async fn take(&self, mut slot: PermitSlot) -> Result<Option<Permit>> {
         let key = format!("{}{}", self.0.prefix, slot.number);
         let lock = self.0.lock.row(key).in_pool(self.0.pool.nonce());
         let lock = lock.repeats(self.is_in_trouble()).build()?;
         let Some(guard) = lock.try_acquire().await? else { return Ok(None) };
-        self.0.pool.is_served();
+        slot.is_taken();
         self.0.empty_polls.store(0, Ordering::Relaxed);
         *self.failed_take() = None;
         Ok(Some(Permit::new(guard, slot)))

@@ -61,9 +61,10 @@ impl ShardCount {
     ) -> Result<Option<ShardCount>> {
         let (group, name) = (&*group.into(), &*name.into());
         let row = row_of(table, group, name)?;
-        match CountNamed::by(despite_others(|| row.read()).await?.as_ref()) {
+        let found = despite_others(|| row.read()).await?;
+        match CountNamed::by(found.as_ref()) {
             CountNamed::Nothing => Ok(None),
-            CountNamed::Unreadable => Err(row.unreadable()),
+            CountNamed::Unreadable => Err(row.unreadable(found.as_ref())),
             CountNamed::Count(count) => Ok(Some(count.into())),
         }
     }

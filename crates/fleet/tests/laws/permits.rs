@@ -162,6 +162,29 @@ async fn a_permit_that_is_given_back_here_has_those_who_wait_here_poll_at_once()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_permit_that_is_dropped_here_has_those_who_wait_here_poll_soon() {
+    let world = World::start().await;
+    let semaphore = semaphore(&world, "a", 1);
+    let held = acquire(&semaphore).await;
+    let next = tokio::spawn({
+        let semaphore = semaphore.clone();
+        async move { acquire(&semaphore).await }
+    });
+    // The last poll is a moment ago.
+    sleep(LEASE / 7).await;
+    let polls = || world.spanner.requests().get(Rpc::StreamingRead);
+    let before = polls();
+    until("it polls", || (polls() > before).then_some(())).await;
+    sleep(Duration::from_millis(20)).await;
+    let (_permit, took) = timed(async {
+        drop(held);
+        next.await.unwrap()
+    })
+    .await;
+    assert!(took < Duration::from_millis(300), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_waits_goes_before_a_later_try_of_the_same_process() {
     let world = World::start().await;
     let (one, other) = (semaphore(&world, "a", 1), semaphore(&world, "b", 1));
@@ -313,6 +336,49 @@ async fn a_permit_that_cannot_be_written_keeps_nobody_from_the_others() {
             permit.release().await;
         }
     }
+}
+
+/// Another process names one permit, which goes from hand to hand there; the others can't be written.
+#[tokio::test(start_paused = true)]
+async fn permits_that_cannot_be_written_cost_nobody_a_turn_at_the_others() {
+    for permits in [2, 4] {
+        let world = World::start().await;
+        let refusal = Fault::on(Rpc::Commit).effect(Effect::Fail(Code::PermissionDenied));
+        let refuse = |number| {
+            let row = refusal.clone().key(format!("spindle:permit:uploads/{number}"));
+            world.spanner.inject(row)
+        };
+        let rows: Vec<_> = (1..permits).map(refuse).collect();
+        let (busy, other) = (semaphore(&world, "a", 1), semaphore(&world, "b", permits));
+        let _busy = tokio::spawn(async move { turns(&[busy], 3, LEASE / 10, EVENTUALLY).await });
+        sleep(LEASE).await;
+        for _ in 0..3 {
+            let (permit, took) = timed(acquire(&other)).await;
+            assert!(permit.number() == 0 && took <= LEASE * 4, "{took:?}");
+            permit.release().await;
+        }
+        assert!(rows.iter().all(|row| row.hits() > 0), "each has been tried");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_could_not_be_written_for_a_while_delays_no_later_caller() {
+    let world = World::start().await;
+    let (one, other) = (semaphore(&world, "a", 2), semaphore(&world, "b", 2));
+    let held = acquire(&one).await;
+    let row = format!("spindle:permit:uploads/{}", 1 - held.number());
+    let row = Fault::on(Rpc::Commit).key(row).effect(Effect::Fail(Code::PermissionDenied));
+    let row = world.spanner.inject(row);
+    let first = tokio::spawn({
+        let other = other.clone();
+        async move { acquire(&other).await }
+    });
+    sleep(LEASE * 6).await;
+    row.remove();
+    let _first = first.await.unwrap();
+    held.release().await;
+    let (_permit, took) = timed(acquire(&other)).await;
+    assert!(took <= Duration::from_secs(3), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -593,6 +593,21 @@ async fn who_reads_and_reads_again_does_not_wait_for_a_writer_that_waits_for_it(
     }
 }
 
+/// As `RwLock::read` says: the writer waits for the first guard.
+#[tokio::test(start_paused = true)]
+async fn who_reads_beside_another_processs_writer_must_not_ask_to_read_once_more() {
+    let world = World::start().await;
+    let (one, other) = (lock(&world, "a"), lock(&world, "b"));
+    let reading = read(&one).await;
+    let writing = tokio::spawn(async move { write(&other).await });
+    stopped(&world).await;
+    assert!(one.read().within(LEASE * 5).await.unwrap_err().is_not_acquired());
+    assert!(!writing.is_finished());
+    reading.release().await;
+    writing.await.unwrap().release().await;
+    read(&one).await.release().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn many_who_wait_to_read_poll_no_more_than_one() {
     let world = World::start().await;

@@ -283,7 +283,11 @@ async fn a_count_that_is_deleted_or_edited_stops_no_task_and_is_healed() {
     sleep(POLL * 2).await;
     assert_eq!(fleet.count_row().as_deref(), Some("shards 12"), "they write it again");
     fleet.world.write(cells(COUNT_ROW, &[("writer", "sixty")])).await;
-    assert!(fleet.join("late").ends().await.unwrap_err().is_config());
+    let refused = fleet.join("late").ends().await.unwrap_err();
+    assert!(refused.is_config());
+    for part in ["its `writer` is `sixty`; expected", "`shards 80 from 60 draining`"] {
+        assert!(refused.to_string().contains(part), "{refused}");
+    }
     sleep(LEASE).await;
     assert_eq!((fleet.work.starts(), fleet.work.owners().len()), (starts, FEW));
     let told = log.saying("the count can't be read");

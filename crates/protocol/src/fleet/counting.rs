@@ -34,7 +34,9 @@ pub fn usual_settling(lease: Duration) -> Duration {
 ///   there whom they could disturb.
 ///
 /// All members of a group that see the same agree. A member that counts goes on to count, whoever
-/// comes and goes.
+/// comes and goes, but for one case. Where a row that ran out is taken again or deleted, the first member
+/// has counted from earlier on than it seemed. One that joined since then and counted at once settles
+/// after all, for up to two leases. It keeps its shards meanwhile.
 pub fn counts_from(joins: &[Join], ran_out: &[Timestamp], lease: Duration) -> Vec<Timestamp> {
     let displaced = joins.iter().filter(|join| join.ran_out).map(|join| join.since);
     let ran_out: Vec<Timestamp> = ran_out.iter().copied().chain(displaced).collect();
@@ -108,6 +110,20 @@ mod tests {
         assert_eq!(settles(&[joined(500), joined(515)], &[490]), 0);
         assert_eq!(settles(&[joined(500), joined(521)], &[490]), 20);
         assert_eq!(counts_from(&[], &[at(1)], LEASE), []);
+    }
+
+    #[test]
+    fn one_that_counted_at_once_settles_where_a_row_that_ran_out_is_taken_again() {
+        let joins = [joined(500), joined(519)];
+        assert_eq!(settles(&joins, &[495]), 0, "the first one counts from 520 on");
+        assert_eq!(
+            settles(&joins, &[]),
+            3,
+            "the row is gone, and the first one has counted from 503 on"
+        );
+        let again = Join { ran_out: true, ..joined(521) };
+        let counts = counts_from(&[joins[0], joins[1], again], &[], LEASE);
+        assert_eq!(counts[..2], [at(501), at(539)]);
     }
 
     /// A join later than any moment at which another one counts is told from those before it.

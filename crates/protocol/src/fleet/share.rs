@@ -99,7 +99,7 @@ pub struct Step {
 /// - **Progress.** A vacant shard that its planned owner has left alone for two polls goes to the
 ///   member that would have it without that owner, and so on. The owner is absent: it is handed
 ///   nothing until it is heard of again. After two leases anyone takes the shard. The taker doesn't
-///   hand it back before a pause, which grows each time.
+///   hand it back before a pause, which grows each time, and hands over no other in its place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Share {
     id: String,
@@ -117,6 +117,8 @@ pub struct Share {
     unanswered: BTreeMap<usize, Pause>,
     /// The shards that another didn't take.
     left_alone: BTreeMap<(usize, String), Pause>,
+    /// True if the next poll comes early, for a change that was foreseen.
+    is_early: bool,
     /// Since when this member has not been one.
     away_since: Option<Moment>,
     /// The last plan of all members that count.
@@ -151,6 +153,7 @@ impl Share {
             own: BTreeMap::new(),
             unanswered: BTreeMap::new(),
             left_alone: BTreeMap::new(),
+            is_early: false,
             away_since: None,
             last_plan: LastPlan::default(),
         }
@@ -171,7 +174,7 @@ impl Share {
             take: Vec::new(),
             hand_over: Vec::new(),
             is_settled: false,
-            poll_again: self.next_change(now, view),
+            poll_again: self.next_poll(now, view),
         };
         if self.is_briefly_away(now, is_member) {
             return step;
@@ -250,7 +253,10 @@ impl Share {
         self.absent.retain(|id, until| is_silent(id, *until));
         self.left_alone.retain(|(shard, member), pause| {
             let holds = |state: &ShardState| state.holder() == Some(member);
-            !view.shards.get(*shard).is_some_and(holds) && now < pause.until + PAUSE_LONGEST
+            let is_past =
+                view.shards.get(*shard).is_some_and(holds) || now >= pause.until + PAUSE_LONGEST;
+            // One that comes back may do better.
+            is_member(member) && !is_past
         });
     }
 
@@ -340,7 +346,9 @@ impl Share {
         taken
     }
 
-    /// Returns the shards to hand over.
+    /// Returns the shards to hand over: as many as the plan says, and those first that the receiver has
+    /// left alone, once their pauses are over. In place of one that it is to have back later it is
+    /// given no other, whose task would stop for nothing.
     fn surplus(
         &self,
         now: Moment,
@@ -348,15 +356,38 @@ impl Share {
         parts: &BTreeMap<usize, Part>,
         plan: &Plan,
     ) -> Vec<(usize, String)> {
-        let handed = plan.moves().iter().filter_map(|moved| {
-            let is_here = parts.get(&moved.shard) == Some(&Part::Working)
-                && view.shards[moved.shard].holder() == Some(&*self.id)
-                && moved.to != self.id;
-            let key = (moved.shard, moved.to.to_string());
-            let was_left = self.left_alone.get(&key).is_some_and(|pause| now < pause.until);
-            (is_here && !was_left).then_some(key)
-        });
-        handed.collect()
+        let is_here = |shard: &usize| {
+            let holder = view.shards.get(*shard).and_then(ShardState::holder);
+            holder == Some(&*self.id) && parts.contains_key(shard)
+        };
+        let mut moves = BTreeMap::<&str, Vec<usize>>::new();
+        // The last first: so the plan of those that are left is the same.
+        for moved in plan.moves().iter().rev().filter(|moved| is_here(&moved.shard)) {
+            moves.entry(moved.to).or_default().push(moved.shard);
+        }
+        let mut handed = Vec::new();
+        for (to, planned) in moves {
+            let left = self.left_alone.iter();
+            let left = left.filter(|((shard, other), _)| other == to && is_here(shard));
+            let left = left.map(|((shard, _), pause)| (*shard, now < pause.until));
+            let was_left = |shard: usize| self.left_alone.contains_key(&(shard, to.to_string()));
+            let others = planned.iter().filter(|shard| !was_left(**shard));
+            let chosen = left.chain(others.map(|shard| (*shard, false))).take(planned.len());
+            let may_leave = |(shard, is_paused): &(usize, bool)| {
+                !is_paused && parts.get(shard) == Some(&Part::Working)
+            };
+            handed.extend(chosen.filter(may_leave).map(|(shard, _)| (shard, to.to_string())));
+        }
+        handed
+    }
+
+    /// Returns the pause before the next poll. After one that came early the next change is waited for a
+    /// little longer: there may be one for each shard that was kept for somebody.
+    fn next_poll(&mut self, now: Moment, view: &View) -> Duration {
+        let change = self.next_change(now, view);
+        let at_least = if self.is_early { self.poll / 20 } else { Duration::ZERO };
+        self.is_early = change < self.poll;
+        change.max(at_least)
     }
 
     /// Returns how long it is until something that the view shows changes by itself, or to the next

@@ -34,6 +34,8 @@ struct World {
     weights: BTreeMap<&'static str, u32>,
     /// The ticks in which members died.
     died: Vec<u64>,
+    /// Says whose tasks of which shards fail, 3 s after they began.
+    fails: fn(&str, usize) -> bool,
 }
 
 #[derive(Clone, Default)]
@@ -60,6 +62,7 @@ impl World {
             silent: None,
             weights: BTreeMap::new(),
             died: Vec::new(),
+            fails: |_, _| false,
         }
     }
 
@@ -160,11 +163,24 @@ impl World {
                     *shard = Shard::default();
                 }
             }
+            self.fail();
             let ids: Vec<&str> = self.nodes.keys().copied().collect();
             for id in ids {
                 if self.nodes[id].poll_at <= self.tick {
                     self.act(id);
                 }
+            }
+        }
+    }
+
+    fn fail(&mut self) {
+        let now = Moment(TICK * u32::try_from(self.tick).unwrap());
+        for (number, shard) in self.shards.iter_mut().enumerate() {
+            let Some(holder) = shard.holder.filter(|id| (self.fails)(id, number)) else { continue };
+            let ran = TICK * u32::try_from(self.tick - shard.since).unwrap();
+            if ran >= seconds(3) {
+                *shard = Shard::default();
+                self.nodes.get_mut(holder).unwrap().share.failed(now, number, ran);
             }
         }
     }
@@ -317,6 +333,89 @@ fn a_member_that_cannot_take_its_shards_does_not_starve_them() {
     let tried = world.moves;
     world.run(seconds(300));
     assert!(world.moves - tried < tried, "{tried} moves, then {}", world.moves - tried);
+}
+
+/// Returns whose shards have moved since the members settled, and how often all of them together.
+fn moved(world: &mut World, time: Duration) -> (Vec<usize>, usize) {
+    let before: Vec<_> = world.shards.iter().map(|shard| shard.since).collect();
+    world.run(time);
+    let moved = |(_, (shard, before)): &(usize, (&Shard, u64))| shard.since != *before;
+    let shards = world.shards.iter().zip(before).enumerate().filter(moved);
+    (shards.map(|(number, _)| number).collect(), world.moves)
+}
+
+#[test]
+fn a_task_that_fails_everywhere_moves_its_own_shard_alone() {
+    let mut world = settled(&["a", "b"]);
+    world.fails = |_, shard| shard == 0;
+    let (shards, moves) = moved(&mut world, seconds(600));
+    assert_eq!(shards, [0], "{:?}", world.counts());
+    assert!(moves <= 30, "{moves} moves");
+}
+
+#[test]
+fn a_member_whose_tasks_fail_draws_no_shards_from_the_others() {
+    let mut world = settled(&["a", "b", "c", "d"]);
+    let of_a = world.shards.iter().enumerate().filter(|(_, shard)| shard.holder == Some("a"));
+    let of_a: Vec<usize> = of_a.map(|(number, _)| number).collect();
+    world.fails = |id, _| id == "a";
+    let (shards, moves) = moved(&mut world, seconds(600));
+    assert_eq!(shards, of_a, "{:?}", world.counts());
+    assert!(moves <= 30 * of_a.len(), "{moves} moves");
+}
+
+/// Its tasks failed in the life before, and its id is the same.
+#[test]
+fn a_member_that_left_and_came_back_is_handed_shards_as_any_other() {
+    let mut world = settled(&["a", "b"]);
+    world.fails = |id, _| id == "a";
+    world.run(seconds(300));
+    world.nodes.remove("a");
+    world.shards.iter_mut().filter(|shard| shard.holder != Some("b")).for_each(|shard| {
+        *shard = Shard::default();
+    });
+    world.run(POLL * 3);
+    world.fails = |_, _| false;
+    world.join("a");
+    world.run(POLL * 6);
+    assert_eq!(world.counts(), [10, 10]);
+}
+
+/// What b hands over to a, which has left shard 0 alone.
+#[test]
+fn the_shard_that_was_left_alone_goes_back_in_place_of_another() {
+    let mut share = Share::new("b", LEASE, POLL);
+    let mut hands_over = |second: u64, of_a: &[usize], part: Option<Part>| {
+        let member = |id: &str| {
+            let until = at(second * 10 + 100);
+            Participant { id: id.into(), until, counts_from: at(0), weight: 1 }
+        };
+        let held = |shard| {
+            let by = Some(if of_a.contains(&shard) { "a" } else { "b" }.to_string());
+            ShardState::Held { by, since: at(0), until: at(second * 10 + 100) }
+        };
+        let mut shards: Vec<ShardState> = (0..6).map(held).collect();
+        let mut parts: BTreeMap<_, _> = [3, 4, 5].map(|shard| (shard, Part::Working)).into();
+        match part {
+            Some(part) => _ = parts.insert(0, part),
+            None => shards[0] = ShardState::Vacant,
+        }
+        let members = vec![member("a"), member("b")];
+        let view = View { read_at: at(second * 10), members, shards };
+        let step = share.decide(Moment(seconds(second)), &view, &parts, true);
+        (step.take, step.hand_over)
+    };
+    let to_a = |shards: &[usize]| {
+        (vec![], shards.iter().map(|shard| (*shard, "a".to_string())).collect::<Vec<_>>())
+    };
+    assert_eq!(hands_over(10, &[1, 2], None), to_a(&[]));
+    assert_eq!(hands_over(12, &[1, 2], None).0, [0], "a has left it alone");
+    for second in [13, 21] {
+        assert_eq!(hands_over(second, &[1, 2], Some(Part::Working)), to_a(&[]));
+    }
+    assert_eq!(hands_over(21, &[1], Some(Part::Working)), to_a(&[5]), "a is to have two");
+    assert_eq!(hands_over(22, &[1, 2], Some(Part::Working)), to_a(&[0]), "a lease later");
+    assert_eq!(hands_over(22, &[1, 2], Some(Part::Leaving)), to_a(&[]), "its task stops");
 }
 
 #[test]
@@ -534,6 +633,28 @@ fn a_number_that_comes_back_after_another_count_is_left_to_its_owner() {
         Vec::<usize>::new(),
         "it is b's"
     );
+}
+
+/// As after a member that is to come back, and has shards of its own for each of its releases.
+#[test]
+fn promises_that_end_one_after_the_other_cost_no_poll_each() {
+    let end = |shard: u32| at(100) + Duration::from_millis(5) * shard;
+    let promised = |shard| ShardState::Promised { to: "gone".into(), until: end(shard) };
+    let member = Participant { id: "a".into(), until: at(1_000), counts_from: at(0), weight: 1 };
+    let mut share = Share::new("a", LEASE, POLL);
+    let (mut now, mut polls) = (Moment(TICK * 99), 0);
+    while now < Moment(TICK * 110) {
+        let read_at = Timestamp(1_000_000_000_000) + now.0;
+        let shards = (0..200).map(promised).collect();
+        let view = View { read_at, members: vec![member.clone()], shards };
+        let step = share.decide(now, &view, &BTreeMap::new(), true);
+        if polls == 0 {
+            assert_eq!(step.poll_again, TICK, "the first end is waited for");
+        }
+        now = now + step.poll_again;
+        polls += 1;
+    }
+    assert!((15..=25).contains(&polls), "{polls} polls in 1.1 s");
 }
 
 #[test]
