@@ -197,7 +197,9 @@ impl Holder {
                 () = ending.cancelled() => return self.ended(Over::Ending.without_term(), None),
                 outcome = &mut running => break outcome,
             };
-            let Some(over) = self.works(&start.run).await else {
+            let withdrawn = self.withdrawn();
+            let over = if withdrawn.is_some() { withdrawn } else { self.works(&start.run).await };
+            let Some(over) = over else {
                 // A client that took too long may work until the deadline that it was told. Then others run the slot,
                 // or this client once more.
                 if !start.run.remaining().is_zero() {
@@ -217,6 +219,14 @@ impl Holder {
             Err(error) => ("failed", Some(error.to_string())),
         };
         self.ended(reason, detail);
+    }
+
+    /// Returns the order of a client that has let go of what it takes for a wait. It is told of no start then, and
+    /// nobody runs this one.
+    fn withdrawn(&mut self) -> Option<Over> {
+        let released = self.claimed.orders.try_recv().ok()?;
+        self.claimed.claim.fails();
+        Some(Over::LetGo(released))
     }
 
     /// Tells of one start, until its term is lost, or until this says why the claim is over.
@@ -360,8 +370,10 @@ fn say_lapses(term: &Term, reason: &str) {
 
 #[cfg(test)]
 mod tests {
-    use spindle::{Database, LockTable};
-    use tokio::time::timeout;
+    use spindle::job::SlotState;
+    use spindle::{Database, Ddl, LockTable};
+    use spindle_emulator::Emulator;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
     use crate::agent::claims::{Claims, Heard, Wanted};
@@ -392,5 +404,58 @@ mod tests {
         assert!(matches!(holder.over().await, Over::Gone), "it has missed one for good");
         drop(holder);
         assert!(claims.all().is_empty());
+    }
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+        let waiting = async {
+            while !is_so() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(LIMIT, waiting).await.unwrap_or_else(|_| panic!("never so: {what}"));
+    }
+
+    #[tokio::test]
+    async fn a_start_whose_client_let_go_before_it_was_told_is_one_that_failed() {
+        let emulator = Emulator::start().await.unwrap();
+        let database = "projects/p/instances/i/databases/d";
+        emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await.unwrap();
+        let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
+        let claims = Arc::new(Claims::new(table.clone(), 1));
+        let (sender, mut events) = mpsc::channel(64);
+        let claimed = claims
+            .claim(Wanted {
+                lock: "nightly",
+                instance: None,
+                events: Some(&sender),
+                secret: None,
+                heard: &Heard::default(),
+            })
+            .unwrap();
+        let slot = table.inspect("nightly").await.unwrap().read_at;
+        let mut call = JobCall::begin(table.lock("nightly").job(), slot.into()).await.unwrap();
+        // Its start has begun, and the client lets go of what it takes for a wait: the holder sees both at once.
+        tokio::select! {
+            outcome = &mut call.running => panic!("{outcome:?}"),
+            () = until("it has begun", || call.begun.len() == 1) => {}
+        }
+        let secret = claimed.secret.clone();
+        let letting_go = tokio::spawn({
+            let (claims, secret) = (Arc::clone(&claims), secret.clone());
+            async move { claims.let_go(&secret, true).await }
+        });
+        until("it lets go", || claimed.orders.len() == 1).await;
+        let holder = Holder::new(claimed, LIMIT, Some(sender));
+        timeout(LIMIT, holder.run_once(call, "id".to_string())).await.unwrap();
+        assert!(letting_go.await.unwrap().is_ok());
+        let mut told = String::new();
+        while let Some(event) = events.recv().await {
+            told.push_str(&format!("{event:?}"));
+        }
+        assert!(!told.contains("gained") && told.contains("failed"), "{told}");
+        let last = table.job("nightly").await.unwrap().unwrap().last.unwrap();
+        assert_eq!((last.state, last.starts), (SlotState::Open, 1), "nobody ran it");
     }
 }
