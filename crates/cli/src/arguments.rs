@@ -87,7 +87,8 @@ Exit codes:
   122      The slot is recorded as failed: all its attempts failed, the last one elsewhere. If the last
            one was here, the code is the command's own
   123      The command ended with 0, but the lock could not be released: others see it as held, for as
-           long as the message says. It is tried until then, or until a signal
+           long as the message says. It is tried until then, or until a signal. With a slot: nobody
+           knows whether its end is recorded
   124      The lock was lost, or --at-most is over, so the command was stopped
   125      `spindle` failed before the command was started: at once for a missing table, column,
            database or instance, for a missing permission, and for --try without Spanner

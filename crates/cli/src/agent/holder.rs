@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use axum::response::sse::Event;
 use serde::Serialize;
-use spindle::job::{JobOutcome, JobRun};
+use spindle::job::{JobOutcome, JobRun, Skip};
 use spindle::operate::ExitedInstance;
-use spindle::{Guard, ReleaseOutcome, Spindle, Term};
+use spindle::{Guard, ReleaseOutcome, Result, Spindle, Term, TermEnd};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
@@ -276,17 +276,11 @@ impl Holder {
         let has_failed = self.claimed.claim.has_failed();
         // A run that was stopped meanwhile says so below.
         let _ = start.end.send(!has_failed);
-        let (told, detail) = match running.await {
-            Ok(JobOutcome::Ran(())) => ("released", None),
-            Err(error) if has_failed && error.is_task_failure() => ("released", None),
-            Ok(JobOutcome::Failed { record, .. }) => ("released", Some(record.to_string())),
-            Ok(other) => (HAD_NO_TERM, Some(other.to_string())),
-            Err(error) => (HAD_NO_TERM, Some(error.to_string())),
-        };
+        let Recorded { told, reason, detail } = Recorded::of(running.await, has_failed, &start.run);
         self.claimed.claims.counted(|counts| counts.released += 1);
         // A client that waits no more needs no answer.
         let _ = released.send(told);
-        self.ended(if has_failed { "failed" } else { reason }, detail);
+        self.ended(reason, detail);
     }
 
     /// Waits until the claim is over. Cancellation safe.
@@ -359,6 +353,44 @@ impl Holder {
         if let Some(events) = &self.events {
             self.is_deaf |= events.try_send(event(name, data)).is_err();
         }
+    }
+}
+
+/// What became of the end of a run that its client told.
+struct Recorded {
+    /// The answer to the client.
+    told: &'static str,
+    /// Why its stream ends.
+    reason: &'static str,
+    detail: Option<String>,
+}
+
+impl Recorded {
+    fn of(ended: Result<JobOutcome<()>>, has_failed: bool, run: &JobRun) -> Recorded {
+        let reason = if has_failed { "failed" } else { "released" };
+        match ended {
+            Ok(JobOutcome::Ran(())) => Recorded { told: "released", reason, detail: None },
+            Err(error) if has_failed && error.is_task_failure() => {
+                Recorded { told: "released", reason, detail: None }
+            }
+            Ok(JobOutcome::Failed { record, .. }) => {
+                Recorded { told: "released", reason, detail: Some(record.to_string()) }
+            }
+            // The call ends after a release that nobody acknowledged.
+            Ok(JobOutcome::Skipped { why: Skip::Cancelled, .. })
+                if matches!(run.ended(), Some(TermEnd::LetGo)) =>
+            {
+                let detail = Some("nobody knows whether its end is recorded".to_string());
+                Recorded { told: "unacknowledged", reason: "unacknowledged", detail }
+            }
+            Ok(other) => Recorded::not(other.to_string()),
+            Err(error) => Recorded::not(error.to_string()),
+        }
+    }
+
+    /// The term was over before, and the slot is another's to run.
+    fn not(why: String) -> Recorded {
+        Recorded { told: HAD_NO_TERM, reason: "failed", detail: Some(why) }
     }
 }
 
