@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::claims::{Claimed, HAD_NO_TERM, Released};
-use super::event::{Ended, Told, Waiting, event};
+use super::event::{Ended, Told, Waiting, event, lost_by};
 use super::exits::Client;
 use super::job_call::{JobCall, Running, Start};
 
@@ -108,9 +108,9 @@ impl Holder {
 
     /// Holds for one term.
     pub async fn hold_once(mut self, guard: Guard) {
-        if let Some(reason) = self.hold(guard).await {
-            self.ended(reason, None);
-        }
+        let term = Term::clone(&guard);
+        let reason = self.hold(guard).await.unwrap_or_else(|| lost_by(&term));
+        self.ended(reason, None);
     }
 
     /// Holds until the term is lost, or until this says why the claim is over.
