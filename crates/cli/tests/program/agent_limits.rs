@@ -218,6 +218,32 @@ async fn a_socket_is_for_its_owner_alone() {
     std::fs::remove_file(&path).unwrap();
 }
 
+#[tokio::test]
+async fn an_agent_that_ends_leaves_a_socket_that_is_anothers_by_then() {
+    let world = World::start().await;
+    let mut agent = OnSocket::start(&world, "replaced").await;
+    std::fs::remove_file(&agent.socket).unwrap();
+    let _other = std::os::unix::net::UnixListener::bind(&agent.socket).unwrap();
+    agent.running.signal(Signal::SIGTERM);
+    assert_eq!(agent.running.code().await, Some(0));
+    assert!(UnixStream::connect(&agent.socket).await.is_ok(), "it is the other's");
+}
+
+#[tokio::test]
+async fn an_agent_whose_socket_was_replaced_before_it_could_say_where_it_listens_ends() {
+    let world = World::start().await;
+    let stalled = world.emulator.inject(Fault::any().effect(Effect::Stall));
+    let path = own_path("overtaken");
+    let agent = world.spawn(&["agent", "--socket", path.to_str().unwrap()]);
+    until("it listens", async || stalled.hits() > 0).await;
+    std::fs::remove_file(&path).unwrap();
+    let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    stalled.remove();
+    agent.end().await.ends(2).says_only("").complains("is another's by now");
+    assert!(UnixStream::connect(&path).await.is_ok(), "it is the other's");
+    std::fs::remove_file(&path).unwrap();
+}
+
 /// The status that a process of another user gets, by a client that each Debian has.
 async fn status_for(uid: u32, agent: &OnSocket) -> String {
     let asks = "use IO::Socket::UNIX; my $s = IO::Socket::UNIX->new(Peer => $ARGV[0]) or die $!; \
