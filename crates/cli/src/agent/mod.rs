@@ -57,7 +57,12 @@ const LIMITS: Limits = Limits {
     connections: None,
     // A client that is stopped has few events left unread by then, and is taken for gone.
     unsent: Some(8 * 1024),
+    // A short lease has run out by then, and a client that is only slow has read something.
+    unread: Duration::from_secs(5 * 60),
 };
+
+/// How long a probe's connection lasts, also for who reads no answer. Spanner's is known before.
+const PROBE_LIMIT: Duration = Duration::from_secs(15);
 
 /// Connections for probes alone: whatever others open, a kubelet is answered.
 const PROBES_MAX: usize = 32;
@@ -98,7 +103,8 @@ pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitC
             let listener = listen("--probes", address)?;
             addresses = format!("Answers probes on http://{}/\n", listener.local_addr()?);
             let (routes, end) = (probes::routes(probes), end.clone());
-            let limits = Limits { connections: Some(probes_max), ..LIMITS };
+            let (connection, connections) = (Some(PROBE_LIMIT), Some(probes_max));
+            let limits = Limits { connection, connections, ..LIMITS };
             Some(tokio::spawn(async move {
                 answer(Listener::Tcp(listener), routes, limits, &end, || ()).await;
             }))

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -170,6 +170,38 @@ async fn connections_without_a_request_make_room_for_those_that_have_one() {
         assert_eq!(probes.get("/healthz").await.body, "ok\n");
     })
     .await;
+}
+
+/// A connection whose answer is longer than what the kernel keeps of it, and is never read.
+async fn unread(address: std::net::SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(2048).unwrap();
+    let mut stream = socket.connect(address).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n").await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn probes_are_answered_however_many_answers_nobody_reads() {
+    let world = World::start().await;
+    let listens = ["agent", "--listen", "127.0.0.1:0", "--probes", "127.0.0.1:0"];
+    let mut probes = Server::started(world.program(&listens)).await;
+    let line = probes.running.line().await;
+    let address = line.split_once("http://").unwrap().1.split_once('/').unwrap().0;
+    let mut streams = Vec::new();
+    for n in 0..2 {
+        let locks: Vec<_> = (0..100).map(|m| format!("{n}-{m}-{}", "a".repeat(300))).collect();
+        let body = json!({ "locks": locks, "lease": "60s", "heartbeat_timeout": "1h" });
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(probes.request("POST", "/v1/lead", &body).as_bytes()).await.unwrap();
+        streams.push(stream);
+    }
+    until("metrics are long", async || probes.get("/metrics").await.body.len() > 50_000).await;
+    let mut all = Vec::new();
+    for _ in 0..40 {
+        all.push(unread(probes.address).await);
+    }
+    assert_eq!(probes.get("/healthz").await.body, "ok\n");
 }
 
 #[tokio::test]
