@@ -38,6 +38,7 @@ Exit codes:
   7    There is no such database or instance
   8    The credentials lack a permission
   9    The output can't be written, or the system fails the program; look before you repeat a change
+  141  Nobody reads the output any more, as behind `| head`
   `spindle run` has codes of its own: see `spindle run --help`";
 
 const RUN_HELP: &str = "\
