@@ -52,7 +52,7 @@ async fn shell(world: &World, shell: &str, arguments: &[&str], setup: &str) -> T
     let mut terminal = Terminal::with(world, 100, shell, arguments);
     let bin = Path::new(PROGRAM).parent().unwrap().display();
     let place = directory.display();
-    terminal.types(&format!("cd {place}; PATH={bin}:$PATH; PS1='> '; {setup}; clear\n"));
+    terminal.types(format!("cd {place}; PATH={bin}:$PATH; PS1='> '; {setup}; clear\n"));
     has_prompt(&terminal, "").await;
     terminal
 }
@@ -74,7 +74,7 @@ async fn completes_by_tab(mut terminal: Terminal) {
         ("who bi\\$\t", "who bi\\$\\(touch\\ made\\)", "node-1"),
         ("compl\t-V 2>/dev/null; ls -A", "completions -V 2>/dev/null; ls -A", ""),
     ] {
-        terminal.types(&format!("spindle {typed}\n"));
+        terminal.types(format!("spindle {typed}\n"));
         said += &format!("> spindle {line}\n");
         said += answer;
         said += if answer.is_empty() { "" } else { "\n" };
