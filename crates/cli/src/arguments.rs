@@ -38,6 +38,7 @@ Exit codes:
   7    There is no such database or instance
   8    The credentials lack a permission
   9    The output can't be written, or the system fails the program; look before you repeat a change
+  141  Nobody reads the output any more, as behind `| head`
   `spindle run` has codes of its own: see `spindle run --help`";
 
 const RUN_HELP: &str = "\
@@ -87,7 +88,8 @@ Exit codes:
   122      The slot is recorded as failed: all its attempts failed, the last one elsewhere. If the last
            one was here, the code is the command's own
   123      The command ended with 0, but the lock could not be released: others see it as held, for as
-           long as the message says. It is tried until then, or until a signal
+           long as the message says. It is tried until then, or until a signal. With a slot: nobody
+           knows whether its end is recorded
   124      The lock was lost, or --at-most is over, so the command was stopped
   125      `spindle` failed before the command was started: at once for a missing table, column,
            database or instance, for a missing permission, and for --try without Spanner

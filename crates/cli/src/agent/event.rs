@@ -100,14 +100,19 @@ impl<'a> Told<'a> {
     }
 
     pub fn lost(term: &'a Term) -> Told<'a> {
-        Told { loss: Some(Loss::of(term.ended())), ..Told::renewed(term) }
+        Told { loss: Some(Loss::of(term)), ..Told::renewed(term) }
     }
 }
 
+/// The reason why a term was lost.
+pub fn lost_by(term: &Term) -> &'static str {
+    term.ended().unwrap_or(&TermEnd::Expired).as_str()
+}
+
 impl Loss {
-    fn of(end: Option<&TermEnd>) -> Loss {
-        let reason = end.unwrap_or(&TermEnd::Expired).as_str();
-        let (superseded_by, holder) = match end {
+    fn of(term: &Term) -> Loss {
+        let reason = lost_by(term);
+        let (superseded_by, holder) = match term.ended() {
             Some(TermEnd::Superseded { by, holder, .. }) => (*by, holder.clone()),
             _ => (None, None),
         };

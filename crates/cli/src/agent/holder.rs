@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use axum::response::sse::Event;
 use serde::Serialize;
-use spindle::job::{JobOutcome, JobRun};
+use spindle::job::{JobOutcome, JobRun, Skip};
 use spindle::operate::ExitedInstance;
-use spindle::{Guard, ReleaseOutcome, Spindle, Term};
+use spindle::{Guard, ReleaseOutcome, Result, Spindle, Term, TermEnd};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::claims::{Claimed, HAD_NO_TERM, Released};
-use super::event::{Ended, Told, Waiting, event};
+use super::event::{Ended, Told, Waiting, event, lost_by};
 use super::exits::Client;
 use super::job_call::{JobCall, Running, Start};
 
@@ -108,9 +108,9 @@ impl Holder {
 
     /// Holds for one term.
     pub async fn hold_once(mut self, guard: Guard) {
-        if let Some(reason) = self.hold(guard).await {
-            self.ended(reason, None);
-        }
+        let term = Term::clone(&guard);
+        let reason = self.hold(guard).await.unwrap_or_else(|| lost_by(&term));
+        self.ended(reason, None);
     }
 
     /// Holds until the term is lost, or until this says why the claim is over.
@@ -197,7 +197,9 @@ impl Holder {
                 () = ending.cancelled() => return self.ended(Over::Ending.without_term(), None),
                 outcome = &mut running => break outcome,
             };
-            let Some(over) = self.works(&start.run).await else {
+            let withdrawn = self.withdrawn();
+            let over = if withdrawn.is_some() { withdrawn } else { self.works(&start.run).await };
+            let Some(over) = over else {
                 // A client that took too long may work until the deadline that it was told. Then others run the slot,
                 // or this client once more.
                 if !start.run.remaining().is_zero() {
@@ -217,6 +219,14 @@ impl Holder {
             Err(error) => ("failed", Some(error.to_string())),
         };
         self.ended(reason, detail);
+    }
+
+    /// Returns the order of a client that has let go of what it takes for a wait. It is told of no start then, and
+    /// nobody runs this one.
+    fn withdrawn(&mut self) -> Option<Over> {
+        let released = self.claimed.orders.try_recv().ok()?;
+        self.claimed.claim.fails();
+        Some(Over::LetGo(released))
     }
 
     /// Tells of one start, until its term is lost, or until this says why the claim is over.
@@ -266,17 +276,11 @@ impl Holder {
         let has_failed = self.claimed.claim.has_failed();
         // A run that was stopped meanwhile says so below.
         let _ = start.end.send(!has_failed);
-        let (told, detail) = match running.await {
-            Ok(JobOutcome::Ran(())) => ("released", None),
-            Err(error) if has_failed && error.is_task_failure() => ("released", None),
-            Ok(JobOutcome::Failed { record, .. }) => ("released", Some(record.to_string())),
-            Ok(other) => (HAD_NO_TERM, Some(other.to_string())),
-            Err(error) => (HAD_NO_TERM, Some(error.to_string())),
-        };
+        let Recorded { told, reason, detail } = Recorded::of(running.await, has_failed, &start.run);
         self.claimed.claims.counted(|counts| counts.released += 1);
         // A client that waits no more needs no answer.
         let _ = released.send(told);
-        self.ended(if has_failed { "failed" } else { reason }, detail);
+        self.ended(reason, detail);
     }
 
     /// Waits until the claim is over. Cancellation safe.
@@ -352,6 +356,44 @@ impl Holder {
     }
 }
 
+/// What became of the end of a run that its client told.
+struct Recorded {
+    /// The answer to the client.
+    told: &'static str,
+    /// Why its stream ends.
+    reason: &'static str,
+    detail: Option<String>,
+}
+
+impl Recorded {
+    fn of(ended: Result<JobOutcome<()>>, has_failed: bool, run: &JobRun) -> Recorded {
+        let reason = if has_failed { "failed" } else { "released" };
+        match ended {
+            Ok(JobOutcome::Ran(())) => Recorded { told: "released", reason, detail: None },
+            Err(error) if has_failed && error.is_task_failure() => {
+                Recorded { told: "released", reason, detail: None }
+            }
+            Ok(JobOutcome::Failed { record, .. }) => {
+                Recorded { told: "released", reason, detail: Some(record.to_string()) }
+            }
+            // The call ends after a release that nobody acknowledged.
+            Ok(JobOutcome::Skipped { why: Skip::Cancelled, .. })
+                if matches!(run.ended(), Some(TermEnd::LetGo)) =>
+            {
+                let detail = Some("nobody knows whether its end is recorded".to_string());
+                Recorded { told: "unacknowledged", reason: "unacknowledged", detail }
+            }
+            Ok(other) => Recorded::not(other.to_string()),
+            Err(error) => Recorded::not(error.to_string()),
+        }
+    }
+
+    /// The term was over before, and the slot is another's to run.
+    fn not(why: String) -> Recorded {
+        Recorded { told: HAD_NO_TERM, reason: "failed", detail: Some(why) }
+    }
+}
+
 /// Logs why a lease runs out: the library knows only that it does.
 fn say_lapses(term: &Term, reason: &str) {
     let (lock, token) = (term.lock(), term.token());
@@ -360,8 +402,10 @@ fn say_lapses(term: &Term, reason: &str) {
 
 #[cfg(test)]
 mod tests {
-    use spindle::{Database, LockTable};
-    use tokio::time::timeout;
+    use spindle::job::SlotState;
+    use spindle::{Database, Ddl, LockTable};
+    use spindle_emulator::Emulator;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
     use crate::agent::claims::{Claims, Heard, Wanted};
@@ -392,5 +436,58 @@ mod tests {
         assert!(matches!(holder.over().await, Over::Gone), "it has missed one for good");
         drop(holder);
         assert!(claims.all().is_empty());
+    }
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+        let waiting = async {
+            while !is_so() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(LIMIT, waiting).await.unwrap_or_else(|_| panic!("never so: {what}"));
+    }
+
+    #[tokio::test]
+    async fn a_start_whose_client_let_go_before_it_was_told_is_one_that_failed() {
+        let emulator = Emulator::start().await.unwrap();
+        let database = "projects/p/instances/i/databases/d";
+        emulator.create_database(database, LockTable::ddl(Ddl::GoogleSql)).await.unwrap();
+        let table = LockTable::new(Database::at(emulator.endpoint(), database), "locktable");
+        let claims = Arc::new(Claims::new(table.clone(), 1));
+        let (sender, mut events) = mpsc::channel(64);
+        let claimed = claims
+            .claim(Wanted {
+                lock: "nightly",
+                instance: None,
+                events: Some(&sender),
+                secret: None,
+                heard: &Heard::default(),
+            })
+            .unwrap();
+        let slot = table.inspect("nightly").await.unwrap().read_at;
+        let mut call = JobCall::begin(table.lock("nightly").job(), slot.into()).await.unwrap();
+        // Its start has begun, and the client lets go of what it takes for a wait: the holder sees both at once.
+        tokio::select! {
+            outcome = &mut call.running => panic!("{outcome:?}"),
+            () = until("it has begun", || call.begun.len() == 1) => {}
+        }
+        let secret = claimed.secret.clone();
+        let letting_go = tokio::spawn({
+            let (claims, secret) = (Arc::clone(&claims), secret.clone());
+            async move { claims.let_go(&secret, true).await }
+        });
+        until("it lets go", || claimed.orders.len() == 1).await;
+        let holder = Holder::new(claimed, LIMIT, Some(sender));
+        timeout(LIMIT, holder.run_once(call, "id".to_string())).await.unwrap();
+        assert!(letting_go.await.unwrap().is_ok());
+        let mut told = String::new();
+        while let Some(event) = events.recv().await {
+            told.push_str(&format!("{event:?}"));
+        }
+        assert!(!told.contains("gained") && told.contains("failed"), "{told}");
+        let last = table.job("nightly").await.unwrap().unwrap().last.unwrap();
+        assert_eq!((last.state, last.starts), (SlotState::Open, 1), "nobody ran it");
     }
 }

@@ -12,21 +12,16 @@ mod probes;
 mod refusal;
 mod request;
 mod routes;
+mod socket;
 mod token_file;
 mod witness;
 
-use std::fs::Permissions;
-use std::io::ErrorKind;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, chown};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::stat::{Mode, umask};
 use spindle::{CancellationToken, LockTable, RunHandle};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
@@ -45,6 +40,7 @@ use claims::Claims;
 use elector::Elector;
 use probes::Probes;
 use routes::Shared;
+use socket::OwnSocket;
 
 /// Longer than a release may take: that of the elector's lock, which is tried for a lease of 10 s. An attempt under way, of a
 /// lease below 30 s, is resolved within it, too.
@@ -61,7 +57,12 @@ const LIMITS: Limits = Limits {
     connections: None,
     // A client that is stopped has few events left unread by then, and is taken for gone.
     unsent: Some(8 * 1024),
+    // A short lease has run out by then, and a client that is only slow has read something.
+    unread: Duration::from_secs(5 * 60),
 };
+
+/// How long a probe's connection lasts, also for who reads no answer. Spanner's is known before.
+const PROBE_LIMIT: Duration = Duration::from_secs(15);
 
 /// Connections for probes alone: whatever others open, a kubelet is answered.
 const PROBES_MAX: usize = 32;
@@ -70,7 +71,7 @@ pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitC
     log::begin();
     let database = database(common)?;
     let admission = Admission::read(agent.token_file.as_deref(), &agent.allow_uid)?;
-    let (listener, address) = own_listener(agent, admission.uids()).await?;
+    let (listener, socket, address) = own_listener(agent, admission.uids()).await?;
     // At least one, however few open files are allowed.
     let probes_max = agent.probes.map_or(0, |_| PROBES_MAX.min(listener.connections_max() / 2));
     let connections = listener.connections_max() - probes_max;
@@ -102,7 +103,8 @@ pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitC
             let listener = listen("--probes", address)?;
             addresses = format!("Answers probes on http://{}/\n", listener.local_addr()?);
             let (routes, end) = (probes::routes(probes), end.clone());
-            let limits = Limits { connections: Some(probes_max), ..LIMITS };
+            let (connection, connections) = (Some(PROBE_LIMIT), Some(probes_max));
+            let limits = Limits { connection, connections, ..LIMITS };
             Some(tokio::spawn(async move {
                 answer(Listener::Tcp(listener), routes, limits, &end, || ()).await;
             }))
@@ -113,15 +115,15 @@ pub async fn agent(common: &Common, out: &Output, agent: &Agent) -> Result<ExitC
     let starting = async {
         // An error that no wait cures ends the program at the start; a later one is shown.
         let first = start.attempt(common).await?;
+        socket.as_ref().map_or(Ok(()), OwnSocket::check)?;
         out.text(&said)?;
         start.wait(common, first, Duration::MAX).await
     };
     let ending = async {
         let electing = works(starting, elector.as_deref(), &end, &mut signals).await;
         let is_told_again = let_go(&claims, agent.grace, &mut signals).await;
-        if let Some(socket) = &agent.socket {
-            // While this program listens, the path is no other's. If it is gone already, nobody minds.
-            let _ = std::fs::remove_file(socket);
+        if let Some(socket) = &socket {
+            socket.remove();
         }
         end.cancel();
         (electing, is_told_again)
@@ -202,9 +204,16 @@ async fn let_go(claims: &Claims, grace: Duration, signals: &mut Signals) -> bool
 }
 
 /// Listens where only this host can reach it; says where.
-async fn own_listener(agent: &Agent, uids: Arc<[u32]>) -> Result<(Listener, String)> {
+async fn own_listener(
+    agent: &Agent,
+    uids: Arc<[u32]>,
+) -> Result<(Listener, Option<OwnSocket>, String)> {
     if let Some(path) = &agent.socket {
-        return Ok((Listener::Unix(own_socket(path, agent)?, uids), path.display().to_string()));
+        // Only this user opens it, unless others are allowed: then each request's peer is asked for its user.
+        let mode = if agent.allow_uid.is_empty() { 0o600 } else { 0o666 };
+        let mode = agent.socket_mode.unwrap_or(mode);
+        let (listener, socket) = OwnSocket::bind(path, mode, agent.socket_group)?;
+        return Ok((Listener::Unix(listener, uids), Some(socket), path.display().to_string()));
     }
     if !agent.listen.ip().is_loopback() {
         let text = format!("--listen {}: other hosts reach it", agent.listen);
@@ -213,41 +222,7 @@ async fn own_listener(agent: &Agent, uids: Arc<[u32]>) -> Result<(Listener, Stri
     }
     let listener: TcpListener = listen("--listen", agent.listen)?;
     let address = listener.local_addr()?;
-    Ok((Listener::Tcp(listener), format!("http://{address}/")))
-}
-
-/// A socket that only this user opens, unless others are allowed: then each request's peer is asked for its user.
-/// One that nobody listens on any more is replaced.
-fn own_socket(path: &Path, agent: &Agent) -> Result<UnixListener> {
-    let refused = |why: String| {
-        let text = format!("--socket {}: {why}", path.display());
-        Failure::new(Code::Usage, text).cure("name a path in a directory that this user writes to")
-    };
-    match UnixStream::connect(path) {
-        Ok(_) => return Err(refused("another program listens there".to_string())),
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused && is_socket(path) => {
-            std::fs::remove_file(path).map_err(|error| refused(error.to_string()))?;
-        }
-        // There is none, or binding says what is wrong.
-        Err(_) => {}
-    }
-    // Nobody else comes in before the mode and the group are those that were asked for.
-    let before = umask(Mode::from_bits_truncate(0o177));
-    let bound = UnixListener::bind(path);
-    umask(before);
-    let bound = bound.map_err(|error| refused(error.to_string()))?;
-    if let Some(group) = agent.socket_group {
-        chown(path, None, Some(group))
-            .map_err(|error| refused(format!("--socket-group {group}: {error}")))?;
-    }
-    let mode = agent.socket_mode.unwrap_or(if agent.allow_uid.is_empty() { 0o600 } else { 0o666 });
-    std::fs::set_permissions(path, Permissions::from_mode(mode))
-        .map_err(|error| refused(format!("--socket-mode {mode:04o}: {error}")))?;
-    Ok(bound)
-}
-
-fn is_socket(path: &Path) -> bool {
-    std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+    Ok((Listener::Tcp(listener), None, format!("http://{address}/")))
 }
 
 fn host_name() -> Result<String> {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use spindle::job::{JobOutcome, JobRun, Slot};
+use spindle::job::{JobOutcome, JobRun, Skip, Slot};
 use spindle::{CancellationToken, LockBuilder};
 use tokio::time::{Instant, sleep_until};
 
@@ -105,10 +105,7 @@ pub async fn run_slot(
             outcome = &mut running => break outcome,
             () = sleep_until(limit.unwrap_or_else(Instant::now)), if limit.is_some() => {
                 return Err(match gives_up {
-                    Some(_) => Failure::new(
-                        Code::Unreleased,
-                        format!("job `{name}`: the end of its run is not recorded"),
-                    ),
+                    Some(_) => not_recorded(&name),
                     None => Failure::new(
                         Code::NotAcquired,
                         format!("job `{name}`: --wait is over, and its slot is not recorded"),
@@ -134,15 +131,22 @@ pub async fn run_slot(
     concluded(&name, outcome, last, ExitCode::from(skipped_exit_code))
 }
 
+fn not_recorded(name: &str) -> Failure {
+    Failure::new(Code::Unreleased, format!("job `{name}`: the end of its run is not recorded"))
+}
+
 fn concluded(
     name: &str,
     outcome: spindle::Result<JobOutcome<()>>,
     last: Option<Result<ExitCode>>,
     when_skipped: ExitCode,
 ) -> Result<ExitCode> {
+    let is_done = matches!(&last, Some(Ok(code)) if *code == ExitCode::SUCCESS);
     let own = || last.unwrap_or(Ok(Code::Failed.exit()));
     match outcome {
         Ok(JobOutcome::Ran(())) => own(),
+        // A signal has ended the call after a release that nobody acknowledged: others run the slot once more.
+        Ok(JobOutcome::Skipped { why: Skip::Cancelled, .. }) if is_done => Err(not_recorded(name)),
         Ok(skipped @ JobOutcome::Skipped { .. }) => {
             let skipped = skipped.to_string();
             log::complain(&format!("job `{name}`: skipped: {}", printable(&skipped)));

@@ -26,6 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use super::peer::Peer;
+use super::unread::Unread;
 
 /// How long a request may be in coming, the first one of a connection and each that follows.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
@@ -55,6 +56,8 @@ pub struct Limits {
     pub connections: Option<usize>,
     /// Bytes that the kernel keeps for a client that doesn't read, where that is not for the kernel to say.
     pub unsent: Option<usize>,
+    /// How long nothing can be sent to a client that doesn't read, until its connection ends.
+    pub unread: Duration,
 }
 
 impl Limits {
@@ -86,13 +89,13 @@ impl Listener {
                 // An event is small, and must not wait for the next.
                 stream.set_nodelay(true)?;
                 limits.bound(&stream)?;
-                (Box::new(stream), None)
+                (Box::new(Unread::limited(stream, limits.unread)), None)
             }
             Listener::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
                 limits.bound(&stream)?;
                 let peer = Peer::of(&stream)?;
-                (Box::new(stream), Some(peer))
+                (Box::new(Unread::limited(stream, limits.unread)), Some(peer))
             }
         })
     }
@@ -324,13 +327,18 @@ mod tests {
 
     use axum::routing::get;
     use nix::sys::resource::setrlimit;
-    use tokio::io::AsyncReadExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
     use crate::serve::listen;
 
-    const LIMITS: Limits =
-        Limits { connection: None, keep_alive: false, connections: Some(2), unsent: None };
+    const LIMITS: Limits = Limits {
+        connection: None,
+        keep_alive: false,
+        connections: Some(2),
+        unsent: None,
+        unread: Duration::from_secs(3600),
+    };
 
     #[tokio::test]
     async fn a_request_that_is_here_is_served_however_many_idle_connections_come_after() {
@@ -368,6 +376,37 @@ mod tests {
         let ((), said) = tokio::join!(answering, reading);
         assert!(said.ends_with("ok") && begun.is_cancelled(), "{said}");
         drop((waits, idle));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_reads_keeps_its_connection_for_so_long_and_no_longer() {
+        let listener = listen("--listen", "127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let asks = async |path: &str| {
+            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            let request = format!("GET {path} HTTP/1.0\r\nHost: a\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            stream
+        };
+        // More than the kernel keeps.
+        let long = "a".repeat(4 * 1024 * 1024);
+        let routes =
+            Router::new().route("/long", get(|| async { long })).route("/", get(|| async { "ok" }));
+        let unread = Duration::from_millis(200);
+        let limits = Limits { unsent: Some(8 * 1024), unread, ..LIMITS };
+        let end = CancellationToken::new();
+        let reading = async {
+            let unread = [asks("/long").await, asks("/long").await];
+            let (mut last, mut said) = (asks("/").await, String::new());
+            let read = timeout(Duration::from_secs(60), last.read_to_string(&mut said));
+            read.await.expect("there is room").unwrap();
+            end.cancel();
+            drop(unread);
+            said
+        };
+        let answering = answer(Listener::Tcp(listener), routes, limits, &end, || ());
+        let ((), said) = tokio::join!(answering, reading);
+        assert!(said.ends_with("ok"), "{said}");
     }
 
     #[tokio::test]

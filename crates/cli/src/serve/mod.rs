@@ -8,6 +8,7 @@ mod lanes;
 pub mod peer;
 mod poller;
 mod routes;
+mod unread;
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,6 +36,8 @@ const LIMITS: Limits = Limits {
     keep_alive: true,
     connections: None,
     unsent: None,
+    // An hour ends it anyway.
+    unread: Duration::from_secs(60 * 60),
 };
 
 pub async fn serve(common: &Common, out: &Output, serve: &Serve) -> Result<ExitCode> {

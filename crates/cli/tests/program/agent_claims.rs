@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::agent::{LONG, agent, boottime, claim, deadline, gained, lead, token};
 use crate::http::{Events, Server};
+use crate::jobs::slot;
 use crate::world::{World, until};
 
 const NAME: &str = "0123456789abcdefABCDEF-_";
@@ -146,7 +147,7 @@ async fn a_client_that_is_gone_while_it_lets_go_late_may_ask_once_more() {
 
 /// A run that has taken too long: its events, the first start and the loss that it was told.
 async fn overrun(world: &World, agent: &Server, lease: &str) -> (Events, Value, Value) {
-    let slot = world.table.inspect("nightly").await.unwrap().read_at.to_rfc3339();
+    let slot = slot(world).await;
     let mut body = json!({ "lock": "nightly", "slot": slot, "lease": lease, "at_most": "500ms" });
     body["heartbeat_timeout"] = json!("1h");
     body["retry_pause"] = json!("1ms");
@@ -203,6 +204,21 @@ async fn a_run_whose_connection_has_ended_can_still_be_ended() {
         // So that it doesn't lapse, too.
         streams.push(again);
     }
+}
+
+#[tokio::test]
+async fn a_client_whose_end_of_a_run_is_not_recorded_is_told_so() {
+    let world = World::start().await;
+    let agent = agent(&world, &[]).await;
+    let slot = slot(&world).await;
+    let body =
+        json!({ "lock": "nightly", "slot": slot, "lease": "20s", "heartbeat_timeout": "1h" });
+    let mut events = agent.stream("/v1/run-once", &body).await;
+    let held = gained(&mut events).await;
+    world.emulator.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
+    let answer = agent.send("DELETE", &claim(&held), &Value::Null).await;
+    assert_eq!(answer, (200, json!({ "outcome": "unacknowledged" })));
+    assert_eq!(events.named("ended").await["reason"], "unacknowledged");
 }
 
 #[tokio::test]

@@ -195,6 +195,18 @@ async fn the_lock_of_a_client_that_was_killed_is_released_and_a_young_term_lapse
 }
 
 #[tokio::test]
+async fn a_stream_of_one_term_says_why_it_ends_when_the_term_is_lost() {
+    let world = World::start().await;
+    let agent = OnSocket::start(&world, "one-term").await;
+    let asked = json!({ "lock": "a", "lease": "20s", "on_exit": "release", "pid": 7 });
+    let mut client = Client::start(&agent, &request("/v1/acquire", &asked));
+    client.event("gained").await;
+    world.run(&["evict", "a", "--yes"]).await.ends(0);
+    assert_eq!(client.event("lost").await["reason"], "superseded");
+    assert_eq!(client.event("ended").await["reason"], "superseded");
+}
+
+#[tokio::test]
 async fn a_child_that_keeps_the_connection_keeps_its_parents_lease() {
     let world = World::start().await;
     let agent = OnSocket::start(&world, "child").await;

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -172,6 +172,38 @@ async fn connections_without_a_request_make_room_for_those_that_have_one() {
     .await;
 }
 
+/// A connection whose answer is longer than what the kernel keeps of it, and is never read.
+async fn unread(address: std::net::SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(2048).unwrap();
+    let mut stream = socket.connect(address).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n").await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn probes_are_answered_however_many_answers_nobody_reads() {
+    let world = World::start().await;
+    let listens = ["agent", "--listen", "127.0.0.1:0", "--probes", "127.0.0.1:0"];
+    let mut probes = Server::started(world.program(&listens)).await;
+    let line = probes.running.line().await;
+    let address = line.split_once("http://").unwrap().1.split_once('/').unwrap().0;
+    let mut streams = Vec::new();
+    for n in 0..2 {
+        let locks: Vec<_> = (0..100).map(|m| format!("{n}-{m}-{}", "a".repeat(300))).collect();
+        let body = json!({ "locks": locks, "lease": "60s", "heartbeat_timeout": "1h" });
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(probes.request("POST", "/v1/lead", &body).as_bytes()).await.unwrap();
+        streams.push(stream);
+    }
+    until("metrics are long", async || probes.get("/metrics").await.body.len() > 50_000).await;
+    let mut all = Vec::new();
+    for _ in 0..40 {
+        all.push(unread(probes.address).await);
+    }
+    assert_eq!(probes.get("/healthz").await.body, "ok\n");
+}
+
 #[tokio::test]
 async fn no_more_locks_are_claimed_than_are_allowed() {
     let world = World::start().await;
@@ -215,6 +247,32 @@ async fn a_socket_is_for_its_owner_alone() {
     std::fs::write(&path, "a file").unwrap();
     let refused = world.run(&["agent", "--socket", name]).await;
     assert_eq!((refused.code, path.exists()), (Some(2), true), "it is no socket: {refused:?}");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_leaves_a_socket_that_is_anothers_by_then() {
+    let world = World::start().await;
+    let mut agent = OnSocket::start(&world, "replaced").await;
+    std::fs::remove_file(&agent.socket).unwrap();
+    let _other = std::os::unix::net::UnixListener::bind(&agent.socket).unwrap();
+    agent.running.signal(Signal::SIGTERM);
+    assert_eq!(agent.running.code().await, Some(0));
+    assert!(UnixStream::connect(&agent.socket).await.is_ok(), "it is the other's");
+}
+
+#[tokio::test]
+async fn an_agent_whose_socket_was_replaced_before_it_could_say_where_it_listens_ends() {
+    let world = World::start().await;
+    let stalled = world.emulator.inject(Fault::any().effect(Effect::Stall));
+    let path = own_path("overtaken");
+    let agent = world.spawn(&["agent", "--socket", path.to_str().unwrap()]);
+    until("it listens", async || stalled.hits() > 0).await;
+    std::fs::remove_file(&path).unwrap();
+    let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    stalled.remove();
+    agent.end().await.ends(2).says_only("").complains("is another's by now");
+    assert!(UnixStream::connect(&path).await.is_ok(), "it is the other's");
     std::fs::remove_file(&path).unwrap();
 }
 

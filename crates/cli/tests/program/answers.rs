@@ -28,6 +28,19 @@ async fn credentials_that_cannot_be_read_are_named_with_their_cure() {
 }
 
 #[tokio::test]
+async fn a_reader_that_is_gone_ends_the_program_with_a_code_that_the_help_lists() {
+    let world = World::start().await;
+    world.write(&[("a", None)]).await;
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = world.program(&["ls"]);
+    command.stdout(writer);
+    let ended = tokio::time::timeout(TIME_LIMIT, command.status()).await.unwrap().unwrap();
+    assert_eq!(ended.code(), Some(141));
+    finish(bare(&["--help"])).await.ends(0).says("\n  141  ");
+}
+
+#[tokio::test]
 async fn a_missing_database_and_a_missing_table_are_told_apart() {
     let world = World::with("").await;
     world.run(&["ls"]).await.ends(4).complains("`locktable`").complains("spindle init");

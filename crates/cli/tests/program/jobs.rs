@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::Instant;
 
 use crate::world::{World, until};
@@ -113,6 +114,19 @@ async fn a_signal_goes_to_the_command_whose_code_it_ends_with_and_the_slot_stays
     assert_eq!(run_it.code().await, Some(42));
     world.run(&["jobs"]).await.says("open").says("1 of 3");
     world.run(&run(&slot, &[], &["echo", "ran"])).await.ends(0).says_only("ran\n");
+}
+
+/// Whoever goes on by the code takes the slot for done, but another node runs it once more.
+#[tokio::test]
+async fn a_command_that_a_signal_ended_well_and_whose_end_is_not_recorded_has_a_code_of_its_own() {
+    let world = World::start().await;
+    let slot = slot(&world).await;
+    let script = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.1; done";
+    let mut run_it = world.spawn(&run_by("20s", &slot, &[], &["sh", "-c", script]));
+    assert_eq!(run_it.line().await, "ready");
+    world.emulator.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
+    run_it.signal(Signal::SIGTERM);
+    run_it.end().await.ends(123).complains("the end of its run is not recorded");
 }
 
 #[tokio::test]
