@@ -87,6 +87,50 @@ def played(streams=lambda tell: None, beaten=lambda: {}, released=lambda outcome
             serves.join()
 
 
+@contextlib.contextmanager
+def relayed(address, asked):
+    """Passes requests to lead on late, and keeps their connections for a while."""
+
+    def passes(client):
+        with client, socket.create_connection(address.split(":")) as agent:
+            head = client.recv(65536)
+            if b"/v1/lead" in head:
+                asked.set()
+                time.sleep(0.3)
+            agent.sendall(head)
+            answers = threading.Thread(target=returns, args=(agent, client))
+            answers.start()
+            while text := client.recv(65536):
+                agent.sendall(text)
+            time.sleep(0.5)
+            agent.shutdown(socket.SHUT_RDWR)
+            answers.join(LIMIT)
+
+    def returns(agent, client):
+        with contextlib.suppress(OSError):
+            while text := agent.recv(65536):
+                client.sendall(text)
+            client.shutdown(socket.SHUT_WR)
+
+    def accepts():
+        with contextlib.suppress(OSError):
+            while True:
+                work = threading.Thread(target=passes, args=server.accept()[:1])
+                work.start()
+                works.append(work)
+
+    works = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=accepts)
+        thread.start()
+        try:
+            yield "127.0.0.1:%d" % server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            for work in [thread, *works]:
+                work.join(LIMIT)
+
+
 def gains(agent, lock, **choices):
     """The first term, which comes sooner than by the end of another's lease of LONG."""
     began, terms = time.monotonic(), agent.lead(lock, **choices)
@@ -221,6 +265,21 @@ class Package(unittest.TestCase):
             self.assertEqual(steps, ["work", "closed"])
             gains(other, "python-close", lease=LONG)[1].close()
 
+    def test_a_contender_that_is_closed_before_its_request_arrives_leaves_nothing_behind(self):
+        with Started() as started, spindle_agent.Agent(started.address) as other:
+            # It waits for the answer to its request, or lets go once more when that comes.
+            for longest in LIMIT, 0.0:
+                asked = threading.Event()
+                patched = unittest.mock.patch.object(spindle_agent, "_OPEN_MAX", longest)
+                with self.subTest(longest), patched, relayed(started.address, asked) as address:
+                    agent = spindle_agent.Agent(address)
+                    leads = threading.Thread(target=lambda: list(agent.lead("python-early", lease=LONG)))
+                    leads.start()
+                    self.assertTrue(asked.wait(LIMIT))
+                    agent.close()
+                    leads.join(LIMIT)
+                    gains(other, "python-early", lease=LONG)[1].close()
+
     def test_a_call_that_close_comes_before_asks_for_nothing(self):
         make = spindle_agent._Claim
         with Started() as started:
@@ -247,16 +306,18 @@ class Package(unittest.TestCase):
             terms.close()
 
     def test_no_heartbeat_is_sent_after_a_loss(self):
-        beats, ends = [], threading.Event()
+        beats, begun, ends = [], threading.Event(), threading.Event()
 
         def streams(tell):
             tell("gained")
+            begun.wait(LIMIT)
             tell("lost", reason="lapsed")
             ends.wait(LIMIT)
 
         with played(streams, lambda: beats.append(1) or {}) as address, spindle_agent.Agent(address) as agent:
             for term in agent.lead("python-lost", lease=0.2):
-                term.wait(LIMIT)
+                begun.set()
+                self.assertFalse(term.wait(LIMIT))
                 before = len(beats)
                 time.sleep(1.0)
                 self.assertLessEqual(len(beats) - before, 1, "one may be under way")

@@ -23,6 +23,8 @@ __all__ = ["Agent", "AgentError", "Fenced", "NotHeld", "Term"]
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _FIELD = "boottime_ns" if hasattr(time, "CLOCK_BOOTTIME") else "monotonic_ns"
 _PAUSE_MIN, _PAUSE_MAX = 0.05, 5.0
+# So long a client that lets go waits for the answer to what it asked before, in seconds. A test of that waits longer.
+_OPEN_MAX = 2.0
 # How soon a wait notices that the term is over, in seconds.
 _LOOKS_EACH = 0.05
 # What no repetition cures.
@@ -95,10 +97,12 @@ class _Claim:
         self._changed, self._is_done = threading.Condition(), False
         # The work has stopped. A claim that is done may have work that goes on until the deadline.
         self._is_left = False
+        self._is_opening, self._is_gone = False, False
         self._socket: Optional[socket.socket] = None
 
     def start(self) -> None:
         """Contends by a stream."""
+        self._is_opening = True
         for work in (self._follow, self._beats):
             threading.Thread(target=work, name="spindle-agent", daemon=True).start()
 
@@ -149,9 +153,14 @@ class _Claim:
             return said
         self._is_left = True
         self.ends()
+        with self._changed:
+            # Once the stream is there, its request can't come after this one.
+            self._changed.wait_for(lambda: not self._is_opening, _OPEN_MAX)
         with contextlib.suppress(OSError, ValueError, http.client.HTTPException, AgentError):
             said = self._place.ask("DELETE", f"/v1/claims/{self.name}?outcome={outcome}", None).get("outcome", said)
-        self.disconnect()
+        self._is_gone = True
+        if not self._is_opening:
+            self.disconnect()
         return said
 
     def awaits_work(self) -> None:
@@ -176,8 +185,9 @@ class _Claim:
             connection = self._place.open("POST", self._path, self._body(), SILENCE_MAX)
             self._socket = connection.sock
             lines = answer(connection)
-            if self._is_left:
-                # It let go before the agent had the request. Later on this would end a run that is done as failed.
+            self._opened()
+            if self._is_gone:
+                # It let go before the agent had the request.
                 self.let_go()
                 return
             for line in lines:
@@ -187,11 +197,17 @@ class _Claim:
             self.error = error
         finally:
             # However the stream ends, nothing is held any more.
+            self._opened()
             self.ends()
+
+    def _opened(self) -> None:
+        with self._changed:
+            self._is_opening = False
+            self._changed.notify_all()
 
     def _told(self, told: Dict[str, Any]) -> None:
         event = told["event"]
-        if event == "gained":
+        if event == "gained" and not self._is_done:
             self._started(told)
         elif event == "renewed" and self.term and int(told["token"]) == self.term.token:
             self.term._renewed(told)
@@ -261,7 +277,8 @@ if hasattr(os, "register_at_fork"):
 class Agent:
     """The agent at `address`: `HOST:PORT`, or the path of a socket. Without arguments the environment says it.
 
-    SIGTERM ends the process by `SystemExit`, unless it has another handler, so that what is held is let go of.
+    SIGTERM ends each term, and the process by `SystemExit`, unless it has another handler, so that what is held is let
+    go of.
     With `release_on_exit`, on a Unix socket and Linux 6.5 or later, `lead` has the agent release for a process that dies.
     """
 
