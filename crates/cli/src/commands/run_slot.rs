@@ -104,13 +104,13 @@ pub async fn run_slot(
             biased;
             outcome = &mut running => break outcome,
             () = sleep_until(limit.unwrap_or_else(Instant::now)), if limit.is_some() => {
-                return Err(match gives_up {
-                    Some(_) => not_recorded(&name),
-                    None => Failure::new(
-                        Code::NotAcquired,
-                        format!("job `{name}`: --wait is over, and its slot is not recorded"),
-                    ),
-                });
+                if gives_up.is_some() {
+                    return not_recorded(&name, course.state().last.take());
+                }
+                return Err(Failure::new(
+                    Code::NotAcquired,
+                    format!("job `{name}`: --wait is over, and its slot is not recorded"),
+                ));
             }
             signal = signals.next() => {
                 if signal.asks_to_end() {
@@ -131,8 +131,16 @@ pub async fn run_slot(
     concluded(&name, outcome, last, ExitCode::from(skipped_exit_code))
 }
 
-fn not_recorded(name: &str) -> Failure {
-    Failure::new(Code::Unreleased, format!("job `{name}`: the end of its run is not recorded"))
+/// The code of a command whose end is not recorded: its own, if it failed.
+fn not_recorded(name: &str, last: Option<Result<ExitCode>>) -> Result<ExitCode> {
+    let text = format!("job `{name}`: the end of its run is not recorded");
+    match last.unwrap_or(Ok(ExitCode::SUCCESS)) {
+        Ok(code) if code == ExitCode::SUCCESS => Err(Failure::new(Code::Unreleased, text)),
+        own => {
+            log::complain(&text);
+            own
+        }
+    }
 }
 
 fn concluded(
@@ -141,12 +149,14 @@ fn concluded(
     last: Option<Result<ExitCode>>,
     when_skipped: ExitCode,
 ) -> Result<ExitCode> {
-    let is_done = matches!(&last, Some(Ok(code)) if *code == ExitCode::SUCCESS);
+    let is_cancelled = matches!(outcome, Ok(JobOutcome::Skipped { why: Skip::Cancelled, .. }));
+    if is_cancelled && last.is_some() {
+        // A signal has ended the call after a release that nobody acknowledged: others may run the slot once more.
+        return not_recorded(name, last);
+    }
     let own = || last.unwrap_or(Ok(Code::Failed.exit()));
     match outcome {
         Ok(JobOutcome::Ran(())) => own(),
-        // A signal has ended the call after a release that nobody acknowledged: others run the slot once more.
-        Ok(JobOutcome::Skipped { why: Skip::Cancelled, .. }) if is_done => Err(not_recorded(name)),
         Ok(skipped @ JobOutcome::Skipped { .. }) => {
             let skipped = skipped.to_string();
             log::complain(&format!("job `{name}`: skipped: {}", printable(&skipped)));

@@ -1,12 +1,13 @@
 //! Scheduled commands: `run` with a slot, `jobs` and `job`.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::time::Instant;
 
-use crate::world::{World, until};
+use crate::world::{Running, World, until};
 
 /// A slot that has just come, by Spanner's clock.
 pub async fn slot(world: &World) -> String {
@@ -127,6 +128,22 @@ async fn a_command_that_a_signal_ended_well_and_whose_end_is_not_recorded_has_a_
     world.emulator.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
     run_it.signal(Signal::SIGTERM);
     run_it.end().await.ends(123).complains("the end of its run is not recorded");
+}
+
+#[tokio::test]
+async fn a_command_that_failed_and_whose_end_is_not_recorded_keeps_its_code_after_a_signal() {
+    let world = World::start().await;
+    let slot = slot(&world).await;
+    let script = "echo ready; read line; exit 3";
+    let mut program = world.program(&run(&slot, &[], &["sh", "-c", script]));
+    program.stdin(Stdio::piped());
+    let mut run_it = Running::start(program);
+    assert_eq!(run_it.line().await, "ready");
+    let stalled = world.emulator.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
+    run_it.told("end").await;
+    until("its end is to be recorded", async || stalled.hits() > 0).await;
+    run_it.signal(Signal::SIGTERM);
+    run_it.end().await.ends(3).complains("the end of its run is not recorded");
 }
 
 #[tokio::test]
