@@ -41,7 +41,7 @@ struct Options {
     since: Option<String>,
     /// Begins none after this many minutes, or half of them after the tests have passed without mutants, whichever is
     /// later; those that are left are counted.
-    #[arg(long, value_name = "MINUTES", requires = "changed")]
+    #[arg(long, value_name = "MINUTES")]
     minutes: Option<u64>,
     /// Judges this many at once, each in a copy of its own.
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u64).range(1..=64))]
