@@ -246,12 +246,8 @@ impl Supervisor {
                 let (job, id) = (&*self.settings.name, &*self.settings.id);
                 let (slot, start) = (time(begun.0), begun.1);
                 let error = ended.as_ref().err().map(ToString::to_string).unwrap_or_default();
-                let said = match ended {
-                    Ok(_) => "the end of a run of a job may not be recorded",
-                    Err(_) => "a run of a job is not done",
-                };
                 say(|| {
-                    tracing::warn!(job, id, %slot, start, %token, ?release, error, "{said}");
+                    tracing::warn!(job, id, %slot, start, %token, ?release, error, "a run of a job is not known to be done");
                 });
                 Ok(Next::Again(Some(ended)))
             }
