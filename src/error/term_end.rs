@@ -76,7 +76,8 @@ impl TermEnd {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseOutcome {
-    /// Spanner acknowledged it, or shows that an earlier try has arrived: the lock is free.
+    /// Spanner acknowledged it: the lock is free. Or no answer came to a try, and the row has changed
+    /// since: most likely by that try, else by somebody who had ended the term before.
     Released,
     /// The term had ended before, and there was nothing to release.
     EndedBefore(TermEnd),
