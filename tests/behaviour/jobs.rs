@@ -533,6 +533,21 @@ async fn a_run_that_was_evicted_while_its_release_was_unknown_is_not_said_to_be_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_recorded_run_is_told_to_a_call_that_ends_though_the_answer_to_its_release_was_lost() {
+    let world = World::start().await;
+    let slot = slot(&world).await;
+    let release = Fault::on(Rpc::Commit).table("locktable").key(KEY).skip(1).times(1);
+    let release = world.spanner.inject(release.effect(Effect::LoseReply));
+    let until_then = CancellationToken::new();
+    let running = tokio::spawn(run(job(&world, "a").until(until_then.clone()), slot));
+    until("its release is at Spanner", || (release.hits() > 0).then_some(())).await;
+    until_then.cancel();
+    let outcome = timeout(EVENTUALLY, running).await.unwrap().unwrap();
+    assert!(matches!(outcome, JobOutcome::Ran("done")), "{outcome:?}");
+    assert_eq!(last(&world).await, (SlotState::Done, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outage_at_the_end_of_a_run_is_waited_out_and_the_slot_recorded() {
     let refused = Effect::Fail(Code::Unavailable);
     // The longer lease outlives the outage.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use spindle_protocol::job::{Ending, Record, Step};
+use spindle_protocol::job::{Ending, Record, Recorded, SlotState, Step};
 use spindle_protocol::{Answer, Change, Succession, Writer};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -73,7 +73,7 @@ impl Supervisor {
         let task = Arc::new(Mutex::new(task));
         loop {
             if self.wishes.until.is_cancelled() {
-                return cancelled(last);
+                return self.cancelled(last).await;
             }
             // By an instance of its own each time, which knows nothing of a term that was lost.
             self.rows.anew();
@@ -289,6 +289,23 @@ impl Supervisor {
         }
     }
 
+    /// Ends a call that was told to end.
+    async fn cancelled<T>(&self, last: Option<Result<T>>) -> Result<JobOutcome<T>> {
+        let skipped = JobOutcome::Skipped { why: Skip::Cancelled, record: None };
+        let Some(returned) = last.transpose()? else { return Ok(skipped) };
+        let is_recorded = self.is_recorded().await;
+        Ok(if is_recorded { JobOutcome::Ran(returned) } else { skipped })
+    }
+
+    /// Looks once whether the last start of this call is recorded as done.
+    async fn is_recorded(&self) -> bool {
+        let limit = self.settings.timing.release_limit.min(REQUEST_LIMIT);
+        let Ok((found, _)) = self.table.read(&self.rows.key(), limit).await else { return false };
+        let row = found.map(|found| found.row());
+        let Recorded::Slot(record) = Recorded::by(row.as_ref()) else { return false };
+        record.state == SlotState::Done && Some(&record.by) == self.own.as_ref()
+    }
+
     fn say_failed(&self, record: &Record, error: Option<&Error>) {
         let (job, id) = (&*self.settings.name, &*self.settings.id);
         let (slot, starts) = (time(record.slot), record.starts);
@@ -304,14 +321,6 @@ impl Supervisor {
 
     fn abandoned(&self) -> Error {
         Error::new(Kind::Abandoned { lock: self.settings.name.to_string() })
-    }
-}
-
-/// Ends a call that was told to end.
-fn cancelled<T>(last: Option<Result<T>>) -> Result<JobOutcome<T>> {
-    match last {
-        Some(Err(error)) => Err(error),
-        _ => Ok(JobOutcome::Skipped { why: Skip::Cancelled, record: None }),
     }
 }
 
