@@ -23,8 +23,9 @@ pub(super) const GATHERING_MAX: Duration = Duration::from_millis(5);
 pub(super) const POLLS_GATHERING_MAX: Duration = Duration::from_millis(25);
 /// An act gathers for no more than this part of its patience.
 const GATHERINGS: u32 = 8;
-/// Requests of heartbeats in parts that may fail at once, and the time until another one may.
-const PARTS_IN_VAIN: u32 = 48;
+/// Requests of heartbeats in parts that may fail at once, and the time until another one may. So many single a
+/// row out in one go: the parts of a request, and those of the one that failed among the first.
+const PARTS_IN_VAIN: u32 = 64;
 const PART_AGAIN: Duration = Duration::from_millis(333);
 
 /// The time, and the same without that in which this process stood still.
