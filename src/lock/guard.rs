@@ -117,15 +117,15 @@ impl Spindle {
         Acquire::new(self.name(), "try_acquire", waiting, trouble)
     }
 
-    /// Refuses a caller of `call` that would wait for its own end.
+    /// Refuses a caller of `call` that is part of the task of `lead`, whose end this instance waits for.
     pub(super) fn refuse_under_lead(&self, call: &str) -> Result<()> {
         if !nesting::is_under(&self.shared().taken) {
             return Ok(());
         }
         let why = format!(
-            "the task of `lead` has it, so that `{call}` inside of that task waits for the task's own end"
+            "`{call}` inside of the task of `lead` asks for what that task has, or had until its term ended"
         );
-        let cure = "use the term that the task was given";
+        let cure = "use the term that the task was given, and return once it is over";
         Err(Error::config(format!("{}: {why}; {cure}", subject(self.name()))))
     }
 

@@ -122,7 +122,7 @@ async fn a_task_that_asks_for_the_lock_that_it_leads_under_is_refused_at_once() 
             for refused in [own.acquire().await, own.acquire().within(LEASE).await] {
                 let refused = refused.unwrap_err();
                 assert!(refused.is_config(), "{refused}");
-                let told = "the task of `lead` has it, so that `acquire` inside of that task";
+                let told = "`acquire` inside of the task of `lead` asks for what that task has";
                 assert!(refused.to_string().contains(told), "{refused}");
             }
             let inner = own.lead(CancellationToken::new(), |_| async {});
