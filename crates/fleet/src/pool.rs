@@ -111,7 +111,9 @@ impl PoolView {
 
     /// Has those who wait poll in a moment.
     fn polls_soon(&mut self, freed: &Notify) {
-        self.poll_at = self.poll_at.min(Instant::now() + PAUSE_FIRST);
+        let (now, soon) = (Instant::now(), Instant::now() + PAUSE_FIRST);
+        // A poll that is under way has no later one set.
+        self.poll_at = if self.poll_at <= now { soon } else { self.poll_at.min(soon) };
         freed.notify_one();
     }
 }
@@ -188,7 +190,9 @@ impl Pool {
         let PoolView { free, failed, line, .. } = &mut *known;
         // The others would fail as well. They wait for the next poll.
         free.clear();
-        if failed.numbers.is_empty() {
+        let is_old = failed.retry_at + PAUSE_LONGEST * 2 < Instant::now();
+        if failed.numbers.is_empty() || is_old {
+            failed.numbers.clear();
             failed.pause = RETRY_PAUSE;
         }
         if failed.numbers.insert(number) {

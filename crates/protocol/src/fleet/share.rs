@@ -365,10 +365,15 @@ impl Share {
         for moved in plan.moves().iter().rev().filter(|moved| is_here(&moved.shard)) {
             moves.entry(moved.to).or_default().push(moved.shard);
         }
+        let planned_elsewhere = |shard: usize, to: &str| {
+            moves.iter().any(|(other, shards)| *other != to && shards.contains(&shard))
+        };
         let mut handed = Vec::new();
-        for (to, planned) in moves {
+        for (&to, planned) in &moves {
             let left = self.left_alone.iter();
-            let left = left.filter(|((shard, other), _)| other == to && is_here(shard));
+            let left = left.filter(|((shard, other), _)| {
+                other == to && is_here(shard) && !planned_elsewhere(*shard, to)
+            });
             let left = left.map(|((shard, _), pause)| (*shard, now < pause.until));
             let was_left = |shard: usize| self.left_alone.contains_key(&(shard, to.to_string()));
             let others = planned.iter().filter(|shard| !was_left(**shard));
