@@ -303,7 +303,7 @@ class Agent:
 
     def close(self) -> None:
         """Ends each term, waits until the work of other threads has stopped or for its deadline, and lets go. It is final:
-        `lead` ends then, and the other calls raise `NotHeld`."""
+        `lead` ends then, and calls made after it raise `NotHeld`."""
         for claim in self._ends():
             claim.awaits_work()
             if not claim._is_left:
