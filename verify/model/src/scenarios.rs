@@ -61,8 +61,11 @@ pub fn long() -> Vec<Scenario> {
     scenarios
 }
 
+/// Returns a scenario that goes on for longer. In one of them the time would be reached to which two edits set both token
+/// and heartbeat: they would date the term, which docs/safety.md excepts.
 fn longer(scenario: Scenario) -> Scenario {
-    Scenario { ticks: scenario.ticks + 1, ..scenario }
+    let ticks = if scenario.name == "forged" { scenario.ticks } else { scenario.ticks + 1 };
+    Scenario { ticks, ..scenario }
 }
 
 /// Anything may go wrong, so many times in all.

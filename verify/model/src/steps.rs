@@ -333,8 +333,6 @@ impl World {
         let now = self.spanner();
         let Some(row) = self.table.lock() else { return };
         let lease = scenario.longest_lease();
-        // Token and heartbeat at one and the same time would date the term: docs/safety.md excepts that.
-        let ahead = now + TICK * 3;
         match hand {
             ManualEdit::Delete => self.table.retain(|row| row.key != LOCK),
             ManualEdit::LoseTakeoverRows => self.table.retain(|row| !is_takeover_row(row)),
@@ -357,9 +355,7 @@ impl World {
             ManualEdit::TokenEpoch => {
                 self.table.edit_lock(|row| row.token = Some(Timestamp::EPOCH))
             }
-            ManualEdit::TokenAhead if row.heartbeat != ahead => {
-                self.table.edit_lock(|row| row.token = Some(ahead));
-            }
+            ManualEdit::TokenAhead => self.table.edit_lock(|row| row.token = Some(now + TICK * 3)),
             ManualEdit::HeartbeatEpoch => {
                 self.table.edit_lock(|row| row.heartbeat = Some(Timestamp::EPOCH));
             }
@@ -368,10 +364,9 @@ impl World {
                 let back = Timestamp(row.heartbeat.0.saturating_sub(back));
                 self.table.edit_lock(|row| row.heartbeat = Some(back));
             }
-            ManualEdit::HeartbeatAhead if row.token != ahead => {
-                self.table.edit_lock(|row| row.heartbeat = Some(ahead));
+            ManualEdit::HeartbeatAhead => {
+                self.table.edit_lock(|row| row.heartbeat = Some(now + TICK * 3));
             }
-            ManualEdit::TokenAhead | ManualEdit::HeartbeatAhead => {}
         }
     }
 
