@@ -419,7 +419,7 @@ fn edited() -> Vec<Scenario> {
             name: "forged",
             members: two(timing(6, 2, 4, 1, 2), timing(6, 2, 4, 1, 2)),
             starts: vec![Start::Abandoned],
-            ticks: 3,
+            ticks: 4,
             budget: Budget { manual_edits: 2, ..faults(1) },
             expected: vec![Goal::TookInterfered],
             ..pair()

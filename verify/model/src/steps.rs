@@ -355,7 +355,8 @@ impl World {
             ManualEdit::TokenEpoch => {
                 self.table.edit_lock(|row| row.token = Some(Timestamp::EPOCH))
             }
-            ManualEdit::TokenAhead => self.table.edit_lock(|row| row.token = Some(now + TICK * 3)),
+            // Beyond the end of the worlds in which both edits meet: reached, they would date the term.
+            ManualEdit::TokenAhead => self.table.edit_lock(|row| row.token = Some(now + TICK * 5)),
             ManualEdit::HeartbeatEpoch => {
                 self.table.edit_lock(|row| row.heartbeat = Some(Timestamp::EPOCH));
             }
@@ -365,7 +366,7 @@ impl World {
                 self.table.edit_lock(|row| row.heartbeat = Some(back));
             }
             ManualEdit::HeartbeatAhead => {
-                self.table.edit_lock(|row| row.heartbeat = Some(now + TICK * 3));
+                self.table.edit_lock(|row| row.heartbeat = Some(now + TICK * 5));
             }
         }
     }
