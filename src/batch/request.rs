@@ -235,7 +235,7 @@ impl Batch {
 pub(super) struct Response {
     /// One for each act; none for one that is to be sent again, in smaller batches.
     pub(super) outcomes: Vec<Option<Outcome>>,
-    /// What those hear instead if no smaller batch is of use; none if they have to be sent again.
+    /// The outcome of those instead, if no smaller batch is of use; none if they have to be sent again.
     pub(super) rest: Option<Outcome>,
     pub(super) reply: Reply,
     /// The end of its transaction. One that was aborted may be sent once more as it was, before its

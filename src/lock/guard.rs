@@ -240,11 +240,10 @@ impl Guard {
 
     /// As [`release_to`](Guard::release_to).
     pub(super) async fn released(mut self, next: Succession) -> Released {
-        let not_acknowledged = |outcome| Released { outcome, is_acknowledged: false };
         // No loop runs in a child by `fork` that would answer.
         if self.term.check_process().is_err() {
             let held_for = self.term.remaining();
-            return not_acknowledged(ReleaseOutcome::Unacknowledged { held_for });
+            return Released::not_acknowledged(ReleaseOutcome::Unacknowledged { held_for });
         }
         let (done, released) = oneshot::channel();
         // A message that could not be sent comes back, and must not be kept: it has the sender of
@@ -255,7 +254,7 @@ impl Guard {
             return release;
         }
         let end = self.term.ended().cloned().unwrap_or(TermEnd::Abandoned);
-        not_acknowledged(ReleaseOutcome::EndedBefore(end))
+        Released::not_acknowledged(ReleaseOutcome::EndedBefore(end))
     }
 
     /// Ends the term without a release: others get the lock once the lease has run out, as after a

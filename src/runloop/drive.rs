@@ -269,8 +269,8 @@ impl<R: LockRow> Driver<R> {
             let token = leaving.as_ref().map(|leaving| leaving.token);
             let released = leaving.map_or_else(
                 || {
-                    let outcome = ReleaseOutcome::EndedBefore(self.last_term_end.clone());
-                    Released { outcome, is_acknowledged: false }
+                    let end = self.last_term_end.clone();
+                    Released::not_acknowledged(ReleaseOutcome::EndedBefore(end))
                 },
                 |leaving| leaving.outcome(self.held_until.since(now)),
             );

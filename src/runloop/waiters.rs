@@ -50,13 +50,20 @@ pub(crate) enum End {
     Lapse,
 }
 
-/// What came of a release.
+/// The end of a release.
 #[derive(Debug)]
 pub(crate) struct Released {
     pub(crate) outcome: ReleaseOutcome,
     /// True if Spanner acknowledged it. After a lost answer, a changed row may also say that the term had
     /// ended before.
     pub(crate) is_acknowledged: bool,
+}
+
+impl Released {
+    /// Returns that of a release that Spanner did not acknowledge.
+    pub(crate) fn not_acknowledged(outcome: ReleaseOutcome) -> Released {
+        Released { outcome, is_acknowledged: false }
+    }
 }
 
 /// Why a waiter is not given the lock.

@@ -111,7 +111,8 @@ impl PoolView {
 
     /// Has those who wait poll in a moment.
     fn polls_soon(&mut self, freed: &Notify) {
-        let (now, soon) = (Instant::now(), Instant::now() + PAUSE_FIRST);
+        let now = Instant::now();
+        let soon = now + PAUSE_FIRST;
         // A poll that is under way has no later one set.
         self.poll_at = if self.poll_at <= now { soon } else { self.poll_at.min(soon) };
         freed.notify_one();
@@ -320,8 +321,10 @@ impl PermitSlot {
 
     /// Has those that wait here poll at once: the permit is free, or promised to whoever is next. Where
     /// nobody waits, it is known to be free, as if a poll had shown it.
-    pub(crate) fn give_back(self) {
+    pub(crate) fn give_back(mut self) {
         let (pool, number) = (self.pool.clone(), self.number);
+        // Released, and not dropped: nothing is to be waited for.
+        self.is_held = false;
         drop(self);
         let mut known = pool.known();
         known.lately.insert(number);

@@ -356,7 +356,7 @@ impl Holder {
     }
 }
 
-/// What became of the end of a run that its client told.
+/// The end of a run that its client told, as far as it is recorded.
 struct Recorded {
     /// The answer to the client.
     told: &'static str,

@@ -117,7 +117,7 @@ async fn a_signal_goes_to_the_command_whose_code_it_ends_with_and_the_slot_stays
     world.run(&run(&slot, &[], &["echo", "ran"])).await.ends(0).says_only("ran\n");
 }
 
-/// Whoever goes on by the code takes the slot for done, but another node runs it once more.
+/// A script that goes on by the code takes the slot for done, but another node runs it once more.
 #[tokio::test]
 async fn a_command_that_a_signal_ended_well_and_whose_end_is_not_recorded_has_a_code_of_its_own() {
     let world = World::start().await;

@@ -10,7 +10,7 @@ use spindle::{LockTable, ReleaseOutcome};
 use spindle_emulator::engine::Code;
 use spindle_emulator::{Effect, Fault, Rpc};
 use spindle_fleet::{Permit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::Level;
 
@@ -143,15 +143,18 @@ async fn many_who_wait_poll_no_more_than_one() {
     assert!(reads[1] <= reads[0] + 3, "{reads:?}");
 }
 
+/// The only permit, and a caller of the same process that waits for it.
+async fn one_holds_and_one_waits(world: &World) -> (Permit, JoinHandle<Permit>) {
+    let semaphore = semaphore(world, "a", 1);
+    let held = acquire(&semaphore).await;
+    let next = tokio::spawn(async move { acquire(&semaphore).await });
+    (held, next)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_is_given_back_here_has_those_who_wait_here_poll_at_once() {
     let world = World::start().await;
-    let semaphore = semaphore(&world, "a", 1);
-    let held = acquire(&semaphore).await;
-    let next = tokio::spawn({
-        let semaphore = semaphore.clone();
-        async move { acquire(&semaphore).await }
-    });
+    let (held, next) = one_holds_and_one_waits(&world).await;
     sleep(LEASE / 7).await;
     let (_permit, took) = timed(async {
         held.release().await;
@@ -164,12 +167,7 @@ async fn a_permit_that_is_given_back_here_has_those_who_wait_here_poll_at_once()
 #[tokio::test(start_paused = true)]
 async fn a_permit_that_is_dropped_here_has_those_who_wait_here_poll_soon() {
     let world = World::start().await;
-    let semaphore = semaphore(&world, "a", 1);
-    let held = acquire(&semaphore).await;
-    let next = tokio::spawn({
-        let semaphore = semaphore.clone();
-        async move { acquire(&semaphore).await }
-    });
+    let (held, next) = one_holds_and_one_waits(&world).await;
     // The last poll is a moment ago.
     sleep(LEASE / 7).await;
     let polls = || world.spanner.requests().get(Rpc::StreamingRead);

@@ -381,7 +381,7 @@ fn a_member_that_left_and_came_back_is_handed_shards_as_any_other() {
     assert_eq!(world.counts(), [10, 10]);
 }
 
-/// What b hands over to a, which has left shard 0 alone.
+/// Returns the shards that b hands over to a, which has left shard 0 alone.
 #[test]
 fn the_shard_that_was_left_alone_goes_back_in_place_of_another() {
     let mut share = Share::new("b", LEASE, POLL);
