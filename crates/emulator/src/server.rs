@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -127,7 +128,7 @@ async fn accept(
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
-    drop(listener);
+    stop_listening(listener);
     // No request of these changes anything after that: a restart may lose rows now.
     connections.close();
     connections.wait().await;
@@ -208,6 +209,14 @@ impl Reserved {
 /// Listens, with `SO_REUSEADDR`, so that a server can come back to its port at once.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     bind(address)?.listen(BACKLOG).map_err(|error| named(address, &error))
+}
+
+/// Frees the port at once. Closing doesn't, while a process starts: it has a copy of every socket until its
+/// program runs.
+fn stop_listening(listener: TcpListener) {
+    // Systems on which a socket that listens can't be shut down refuse it, and close it below.
+    let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
+    drop(listener);
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpSocket> {

@@ -1,5 +1,7 @@
 //! How an emulator begins and ends.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use spindle_emulator::{Effect, Fault, Rpc};
@@ -207,6 +209,28 @@ async fn a_pause_and_a_restart_close_every_door() {
     let ended = tokio::time::timeout(std::time::Duration::from_secs(60), ended).await;
     assert!(ended.is_ok(), "the restart breaks the connections of every port");
     answers(async || client.get_session(get.clone()).await).await;
+}
+
+/// A process that starts has a copy of every socket until its program runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_finds_its_port_while_processes_start() {
+    let emulator = Emulator::start().await.unwrap();
+    let enough = Arc::new(AtomicBool::new(false));
+    let is_enough = Arc::clone(&enough);
+    let starting = std::thread::spawn(move || {
+        let mut started = 0;
+        while !is_enough.load(Ordering::Relaxed) {
+            std::process::Command::new("true").status().unwrap();
+            started += 1;
+        }
+        started
+    });
+    for _ in 0..500 {
+        emulator.restart(spindle_emulator::Restart::keep()).await.unwrap();
+    }
+    enough.store(true, Ordering::Relaxed);
+    assert!(starting.join().unwrap() > 0);
+    emulator.stop().await;
 }
 
 #[tokio::test]
