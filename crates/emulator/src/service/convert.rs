@@ -194,6 +194,8 @@ pub(super) fn mutations(schema: &Schema, mutations: &[proto::Mutation]) -> Resul
             None => return Err(Error::invalid_argument("Mutation must specify an operation.")),
         };
         let table = table(schema, &write.table)?;
+        let positions: Vec<usize> =
+            write.columns.iter().map(|name| table.find(name)).collect::<Result<_>>()?;
         if write.values.is_empty() {
             return Err(Error::invalid_argument(
                 "No value provided for required field: Write.values",
@@ -204,31 +206,29 @@ pub(super) fn mutations(schema: &Schema, mutations: &[proto::Mutation]) -> Resul
                 kind,
                 table: write.table.clone(),
                 columns: write.columns.clone(),
-                cells: cells(table, &write.columns, row)?,
+                cells: cells(table, &positions, row)?,
             });
         }
     }
     Ok(decoded)
 }
 
-fn cells(table: &Table, columns: &[String], row: &ListValue) -> Result<Vec<Cell>> {
-    let positions: Vec<usize> =
-        columns.iter().map(|name| table.find(name)).collect::<Result<_>>()?;
-    if columns.len() != row.values.len() {
+fn cells(table: &Table, positions: &[usize], row: &ListValue) -> Result<Vec<Cell>> {
+    if positions.len() != row.values.len() {
         return Err(Error::invalid_argument(format!(
             "Mutation column and value size mismatch: Found: {} columns and {} values",
-            columns.len(),
+            positions.len(),
             row.values.len()
         )));
     }
-    let cell = |(position, value): (usize, &WireValue)| {
+    let cell = |(&position, value): (&usize, &WireValue)| {
         let column = &table.columns[position];
         match &value.kind {
             Some(Kind::StringValue(text)) if is_stamp(column, text) => Ok(Cell::CommitTimestamp),
             _ => decode(value, column.column_type).map(Cell::Value),
         }
     };
-    positions.into_iter().zip(&row.values).map(cell).collect()
+    positions.iter().zip(&row.values).map(cell).collect()
 }
 
 /// Returns true if a text in this column asks for the timestamp of the commit.
