@@ -161,7 +161,7 @@ impl Queues {
         }
         let Payers { table, parts } = &mut self.payers;
         let paid = [table.requests.refilled_at(), parts.refilled_at(now)];
-        let resumes = Some(self.late_until).filter(|_| self.is_late(now));
+        let resumes = self.is_late(now).then_some(self.late_until);
         let queues = self.queues.iter().flat_map(|queue| {
             let parts = queue.parts.iter().map(|(not_before, _)| *not_before);
             parts.chain(queue.gathers_until())

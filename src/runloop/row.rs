@@ -186,7 +186,7 @@ impl Batched {
         limit: Duration,
     ) -> impl Future<Output = Outcome> + Send + use<> {
         let row = self.others.first().unwrap_or(&self.handle);
-        let row = Some(row).filter(|_| role.asks_for_place());
+        let row = role.asks_for_place().then_some(row);
         let asked = row.map(|row| row.send(OpKind::Change(change), limit, self.patience));
         async move {
             let needless = || Outcome::of(Answer::Rejected(Rejection::Needless));
