@@ -431,6 +431,38 @@ class Package(unittest.TestCase):
             threading.Event().wait()
             """)
 
+    def test_a_release_that_sigterm_cuts_off_is_asked_for_again(self):
+        source = """
+            import spindle_agent
+            agent = spindle_agent.Agent()
+            for term in agent.lead("played"):
+                pass
+            """
+        asked, first, ends = [], threading.Event(), threading.Event()
+
+        def streams(tell):
+            tell("gained")
+            ends.wait(LIMIT)
+
+        def released(outcome):
+            asked.append(outcome)
+            if len(asked) > 1:
+                return 200, {"outcome": "released"}
+            first.set()
+            ends.wait(LIMIT)
+
+        with played(streams, released=released) as address:
+            command = [sys.executable, "-c", textwrap.dedent(source)]
+            with subprocess.Popen(command, env={**os.environ, "SPINDLE_AGENT": address}) as service:
+                try:
+                    self.assertTrue(first.wait(LIMIT))
+                    service.send_signal(signal.SIGTERM)
+                    self.assertEqual(service.wait(LIMIT), 143)
+                    self.assertEqual(asked, ["failed"] * 2)
+                finally:
+                    ends.set()
+                    service.kill()
+
     def ends_by_sigterm(self, lock, source):
         with Started() as started, spindle_agent.Agent(started.address) as agent:
             environment = {**os.environ, "SPINDLE_AGENT": started.address}

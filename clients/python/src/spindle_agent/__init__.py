@@ -88,8 +88,8 @@ class Term:
 class _Claim:
     """A claim under a name of its own, its stream and its heartbeats."""
 
-    def __init__(self, place: Place, path: str, wanted: Dict[str, Any], lease: float):
-        self._place, self._path, self._wanted, self._beat = place, path, wanted, lease / 4
+    def __init__(self, place: Place, path: str, wanted: Dict[str, Any], lease: float, own: "Set[_Claim]"):
+        self._place, self._path, self._wanted, self._beat, self._own = place, path, wanted, lease / 4, own
         self.name, self.pid, self._thread = secrets.token_hex(16), os.getpid(), threading.get_ident()
         self.term: Optional[Term] = None
         self.error: Optional[Exception] = None
@@ -97,7 +97,7 @@ class _Claim:
         self._changed, self._is_done = threading.Condition(), False
         # The work has stopped. A claim that is done may have work that goes on until the deadline.
         self._is_left = False
-        self._is_opening, self._is_gone = False, False
+        self._outcome, self._is_opening, self._is_gone = "", False, False
         self._socket: Optional[socket.socket] = None
 
     def start(self) -> None:
@@ -151,14 +151,17 @@ class _Claim:
         said = "gone"
         if os.getpid() != self.pid:
             return said
-        self._is_left = True
+        # Said again where SIGTERM has cut it off, or another thread waits for its answer. What was said first stands.
+        self._is_left, self._outcome = True, self._outcome or outcome
         self.ends()
         with self._changed:
             # Once the stream is there, its request can't come after this one.
             self._changed.wait_for(lambda: not self._is_opening, _OPEN_MAX)
         with contextlib.suppress(OSError, ValueError, http.client.HTTPException, AgentError):
-            said = self._place.ask("DELETE", f"/v1/claims/{self.name}?outcome={outcome}", None).get("outcome", said)
+            path = f"/v1/claims/{self.name}?outcome={self._outcome}"
+            said = self._place.ask("DELETE", path, None).get("outcome", said)
         self._is_gone = True
+        self._own.discard(self)
         if not self._is_opening:
             self.disconnect()
         return said
@@ -288,7 +291,8 @@ class Agent:
         self._place = Place(address, token, token_file)
         # Of a lock that a signal's handler enters anew.
         self._changed, self._is_closed = threading.Condition(), False
-        self._own: "weakref.WeakSet[_Claim]" = weakref.WeakSet()
+        # Those that have not let go.
+        self._own: Set[_Claim] = set()
         _agents.add(self)
         atexit.register(self.close)
         is_main = threading.current_thread() is threading.main_thread()
@@ -306,7 +310,7 @@ class Agent:
         `lead` ends then, and calls made after it raise `NotHeld`."""
         for claim in self._ends():
             claim.awaits_work()
-            if not claim._is_left:
+            if not claim._is_gone:
                 claim.let_go()
         atexit.unregister(self.close)
         _agents.discard(self)
@@ -389,7 +393,7 @@ class Agent:
             wanted["id"] = id
         if path == "/v1/lead" and self._release_on_exit:
             wanted.update(on_exit="release", pid=os.getpid())
-        claim = _Claim(self._place, path, wanted, lease)
+        claim = _Claim(self._place, path, wanted, lease, self._own)
         with self._changed:
             if self._is_closed:
                 raise NotHeld("the agent is closed")
