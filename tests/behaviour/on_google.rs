@@ -12,12 +12,11 @@ use google_cloud_spanner::read::ReadRequest;
 use google_cloud_spanner::transaction::ReadWriteTransaction;
 use spindle::job::JobOutcome;
 use spindle::{CancellationToken, LockTable, RunHandle, Spindle, TermChange, TermEnd};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::world::{EVENTUALLY, until};
 
 const LEASE: Duration = Duration::from_secs(5);
-const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A table of the test's own, in the database that the environment names.
 struct Google {
@@ -87,9 +86,7 @@ async fn of_eight_that_start_at_once_none_fails_and_one_leads() {
     for start in starting {
         contenders.extend(start.await.unwrap());
     }
-    timeout(TIME_LIMIT, until("one leads", || (held(&contenders) == 1).then_some(())))
-        .await
-        .unwrap();
+    until("one leads", || (held(&contenders) == 1).then_some(())).await;
     sleep(LEASE * 2).await;
     assert_eq!(held(&contenders), 1);
 }
@@ -170,16 +167,16 @@ async fn locks_beside_a_contender(table: &'static str, count: usize, time: Durat
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Google's emulator"]
-async fn an_abandoned_transaction_delays_a_lone_contender_by_seconds() {
+async fn an_abandoned_transaction_keeps_no_lone_contender_from_its_lock() {
     let google = Google::with("abandoned").await;
     for round in 0..3 {
         abandon_a_transaction(&google).await;
         let table = google.table();
         let begun = Instant::now();
         let alone = contend(&table, &[format!("lock-{round}")], "alone");
-        timeout(TIME_LIMIT, until("it holds", || alone[0].0.has_lock())).await.unwrap();
+        // One attempt in five ends the abandoned one, and the budget lets few be made at once (I8).
+        until("it holds", || alone[0].0.has_lock()).await;
         println!("held {:?} after an abandoned transaction", begun.elapsed());
-        assert!(begun.elapsed() <= LEASE * 2, "after {:?}", begun.elapsed());
     }
 }
 
