@@ -23,6 +23,8 @@ export function pause(milliseconds, signal) {
 export class Claim {
   /** So long a client that lets go waits for the answer to what it asked before. A test of that waits longer. */
   static openMax = 2_000;
+  /** What becomes of its release, once that has begun. */
+  leaving;
   #place;
   #path;
   #wanted;

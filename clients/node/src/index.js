@@ -120,10 +120,13 @@ export class Agent {
     await this.close();
   }
 
-  /** Waits until no term of this moment is held any more by its deadline. */
+  /** Waits until no term of this moment is held any more by its deadline, and no release is under way. */
   async expired() {
-    const left = [...this.#claims].map((claim) => claim.term?.remaining() ?? 0);
+    const claims = [...this.#claims];
+    // Without a term no work can be in the way of letting go.
+    const left = claims.map((claim) => claim.term?.remaining() ?? Claim.openMax);
     await pause(Math.max(0, ...left), new AbortController().signal);
+    await Promise.all(claims.map((claim) => claim.leaving));
   }
 
   async #call(options, work) {
@@ -154,7 +157,8 @@ export class Agent {
   }
 
   async #end(claim, outcome) {
-    const said = await claim.letGo(outcome);
+    claim.leaving = claim.letGo(outcome);
+    const said = await claim.leaving;
     claim.forget();
     this.#claims.delete(claim);
     return said;

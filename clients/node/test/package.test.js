@@ -45,9 +45,9 @@ async function folder(t) {
   return made;
 }
 
-/** An agent that is played: it answers a run's stream with `gained`, and its release as this says. */
-async function played(t, release) {
-  const far = String(process.hrtime.bigint() + 10n ** 15n);
+/** An agent that is played: it answers a stream with `gained`, and its release as this says. */
+async function played(t, release, lasts = 10n ** 15n) {
+  const far = String(process.hrtime.bigint() + lasts);
   const deadline = { monotonic_ns: far, boottime_ns: far };
   const told = { event: 'gained', lock: 'played', token: '1', fence: {}, deadline };
   const server = createWebServer((request, answer) => {
@@ -57,9 +57,10 @@ async function played(t, release) {
   });
   await once(server.listen(0, '127.0.0.1'), 'listening');
   t.after(() => (server.closeAllConnections(), server.close()));
-  const agent = new Agent({ address: `127.0.0.1:${server.address().port}`, sigterm: false });
+  const address = `127.0.0.1:${server.address().port}`;
+  const agent = new Agent({ address, sigterm: false });
   t.after(() => agent.close());
-  return agent;
+  return { agent, address };
 }
 
 /** Leads for one term, which comes sooner than by the end of another's lease of LONG. */
@@ -126,7 +127,7 @@ test('a run is released if the agent says so alone', LIMIT, async (t) => {
     [0, {}, 'gone'],
   ]) {
     const outcomes = [];
-    const agent = await played(t, (request, answer) => {
+    const { agent } = await played(t, (request, answer) => {
       outcomes.push(request.url.split('?')[1]);
       if (status === 0) return request.socket.destroy();
       answer.writeHead(status).end(JSON.stringify(told));
@@ -284,6 +285,25 @@ test('a service that is told to end lets go, and ends by the signal', LIMIT, asy
     // A contender waits for a lease of its own, too.
     await leads(agent, lock, isDone ? LONG : 2000);
   }
+});
+
+test('a service that is told to end waits for the answer to a release that has begun', LIMIT, async (t) => {
+  let service;
+  let isAnswered = false;
+  // The release begins after the deadline, for which alone work is waited for.
+  const { address } = await played(t, async (_, answer) => {
+    service.kill('SIGTERM');
+    await sleep(1000);
+    isAnswered = true;
+    answer.end('{"outcome":"released"}');
+  }, 10n ** 9n / 2n);
+  const source = `import { Agent } from '${new URL('../src/index.js', import.meta.url)}';
+    await new Agent().lead('played', (term) => new Promise((resolve) => term.signal.addEventListener('abort', resolve)));`;
+  const env = { ...process.env, SPINDLE_AGENT: address };
+  service = spawn(process.execPath, ['--input-type=module', '-e', source], { env, stdio: 'inherit' });
+  t.after(() => service.kill('SIGKILL'));
+  assert.deepEqual(await once(service, 'exit'), [null, 'SIGTERM']);
+  assert.ok(isAnswered);
 });
 
 test('work that ends with its term is no error, and the next term begins', LIMIT, async (t) => {

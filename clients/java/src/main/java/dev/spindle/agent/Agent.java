@@ -175,21 +175,17 @@ public final class Agent implements AutoCloseable {
   @Override
   public void close() {
     close(false);
-    try {
-      Runtime.getRuntime().removeShutdownHook(hook);
-    } catch (IllegalStateException ending) {
-      // The hook runs, or has run.
-    }
   }
 
-  /** The end of the process waits for no work that goes on beyond its deadline. */
+  /** The end of the process waits for releases, and for no work that goes on beyond its deadline. */
   private synchronized void close(boolean isExit) {
     isClosed = true;
     long left = 0;
     for (Set<Claim> claims : calls.values()) {
       for (Claim claim : claims) {
         Term term = claim.term();
-        left = Math.max(left, term == null ? 0 : term.remaining().toMillis());
+        // Without a term no work can be in the way of letting go.
+        left = Math.max(left, (term == null ? Claim.openMax : term.remaining()).toMillis());
         claim.end();
       }
     }
@@ -198,15 +194,36 @@ public final class Agent implements AutoCloseable {
     others.remove(Thread.currentThread());
     long end = System.nanoTime() + left * 1_000_000 + Claim.PAUSE_MIN.toNanos();
     boolean isInterrupted = false;
-    while (calls.keySet().stream().anyMatch(others::contains) && !(isExit && System.nanoTime() >= end)) {
+    while (calls.keySet().stream().anyMatch(others::contains)) {
+      long untilEnd = end - System.nanoTime();
+      if (isExit && untilEnd <= 0 && !isLeaving()) {
+        break;
+      }
       try {
-        wait(isExit ? Math.max(1, (end - System.nanoTime()) / 1_000_000) : 0);
+        wait(isExit && untilEnd > 0 ? untilEnd / 1_000_000 + 1 : 0);
       } catch (InterruptedException interrupted) {
         isInterrupted = true;
       }
     }
     if (isInterrupted) {
       Thread.currentThread().interrupt();
+    }
+    forgetHook();
+  }
+
+  private boolean isLeaving() {
+    return calls.values().stream().flatMap(Set::stream).anyMatch(Claim::isLeaving);
+  }
+
+  /** Has the end of the process wait no more, once nothing is held. */
+  private void forgetHook() {
+    if (!isClosed || !calls.isEmpty()) {
+      return;
+    }
+    try {
+      Runtime.getRuntime().removeShutdownHook(hook);
+    } catch (IllegalStateException ending) {
+      // The hook runs, or has run.
     }
   }
 
@@ -241,6 +258,7 @@ public final class Agent implements AutoCloseable {
         calls.remove(Thread.currentThread());
       }
       notifyAll();
+      forgetHook();
     }
     return said;
   }

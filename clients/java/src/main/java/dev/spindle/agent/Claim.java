@@ -24,6 +24,7 @@ final class Claim {
   private Term term;
   private boolean isOver;
   private boolean isStarting;
+  private volatile boolean isLeaving;
   private boolean isLeft;
   private Place.Answer stream;
   private Place.Answer asking;
@@ -85,6 +86,11 @@ final class Claim {
     return reason == null ? "gone" : reason;
   }
 
+  /** True once its release has begun. */
+  boolean isLeaving() {
+    return isLeaving;
+  }
+
   /** Ends the term, before the work has stopped. */
   synchronized void end() {
     isOver = true;
@@ -108,6 +114,7 @@ final class Claim {
    * all the same: then the lease runs out.
    */
   String letGo(String outcome) {
+    isLeaving = true;
     end();
     if (!awaitStream()) {
       leave();

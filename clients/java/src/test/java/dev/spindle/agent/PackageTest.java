@@ -1,7 +1,10 @@
 package dev.spindle.agent;
 
+import com.sun.net.httpserver.HttpExchange;
+import com.sun.net.httpserver.HttpHandler;
 import com.sun.net.httpserver.HttpServer;
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -17,12 +20,14 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /** The package, with agents and locks that are real. {@code clients/test} has the database, and javac alone. */
 public final class PackageTest {
@@ -89,6 +94,7 @@ public final class PackageTest {
             Map.entry("a run is released if the agent says so alone", PackageTest::says),
             Map.entry("a contender that is closed before its request arrives", PackageTest::early),
             Map.entry("a service that is told to end lets go", PackageTest::sigterm),
+            Map.entry("a service that is told to end waits for the answer to a release", PackageTest::awaitsRelease),
             Map.entry("JSON, refusals, and clocks", PackageTest::parts));
     // At the same time, since most of them wait.
     Map<String, Future<?>> runs = new HashMap<>();
@@ -196,12 +202,41 @@ public final class PackageTest {
     }
   }
 
+  /** An agent that is played: it answers a stream with a term that lasts so long, and its release as this says. */
+  private static HttpServer played(Duration lasts, HttpHandler release) throws IOException {
+    HttpServer played = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 9);
+    played.setExecutor(OTHERS);
+    played.createContext(
+        "/",
+        exchange -> {
+          if (exchange.getRequestMethod().equals("DELETE")) {
+            try (exchange) {
+              release.handle(exchange);
+            }
+            return;
+          }
+          String far = Long.toString(System.nanoTime() + lasts.toNanos());
+          Map<?, ?> deadline = Map.of("monotonic_ns", far, "boottime_ns", far);
+          Map<?, ?> told = Map.of("event", "gained", "lock", "played", "token", "1", "fence", Map.of(), "deadline", deadline);
+          // The stream stays open, until the client or the server ends it.
+          exchange.sendResponseHeaders(200, 0);
+          exchange.getResponseBody().write(("data: " + Json.write(told) + "\n\n").getBytes());
+          exchange.getResponseBody().flush();
+        });
+    played.start();
+    return played;
+  }
+
+  private static String address(HttpServer server) {
+    return "127.0.0.1:" + server.getAddress().getPort();
+  }
+
+  private static void answers(HttpExchange exchange, int status, String body) throws IOException {
+    exchange.sendResponseHeaders(status, 0);
+    exchange.getResponseBody().write(body.getBytes());
+  }
+
   private static void says() throws Exception {
-    String far = Long.toString(System.nanoTime() + 1_000_000_000_000_000L);
-    String told =
-        Json.write(
-            Map.of("event", "gained", "lock", "played", "token", "1", "fence", Map.of(), "deadline",
-                Map.of("monotonic_ns", far, "boottime_ns", far)));
     String[][] cases = {
       {"200", "{\"outcome\": \"released\"}", "released"},
       {"200", "{\"outcome\": \"ended_before\"}", "ended_before"},
@@ -211,37 +246,19 @@ public final class PackageTest {
     };
     for (String[] answer : cases) {
       List<String> outcomes = new CopyOnWriteArrayList<>();
-      HttpServer played = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 9);
-      played.setExecutor(OTHERS);
-      CountDownLatch ended = new CountDownLatch(1);
-      played.createContext(
-          "/",
-          exchange -> {
-            try (exchange) {
-              boolean isDelete = exchange.getRequestMethod().equals("DELETE");
-              if (isDelete) {
+      HttpServer played =
+          played(
+              LONG,
+              exchange -> {
                 outcomes.add(exchange.getRequestURI().getQuery());
-              }
-              if (isDelete && answer[0] == null) {
-                return;
-              }
-              exchange.sendResponseHeaders(isDelete ? Integer.parseInt(answer[0]) : 200, 0);
-              exchange.getResponseBody().write((isDelete ? answer[1] : "data: " + told + "\n\n").getBytes());
-              exchange.getResponseBody().flush();
-              if (!isDelete) {
-                ended.await();
-              }
-            } catch (InterruptedException over) {
-              // Nobody interrupts it.
-            }
-          });
-      played.start();
-      String address = "127.0.0.1:" + played.getAddress().getPort();
-      try (Agent agent = new Agent(new Agent.Settings(address, null, null, false))) {
+                if (answer[0] != null) {
+                  answers(exchange, Integer.parseInt(answer[0]), answer[1]);
+                }
+              });
+      try (Agent agent = new Agent(new Agent.Settings(address(played), null, null, false))) {
         String said = agent.runOnce("java-said", lease(LONG).every(Duration.ofHours(1)), term -> {});
         check(said.equals(answer[2]) && outcomes.equals(List.of("outcome=done")), said + " " + outcomes);
       } finally {
-        ended.countDown();
         played.stop(0);
       }
     }
@@ -466,7 +483,7 @@ public final class PackageTest {
     }
   }
 
-  /** A service that leads until it is told to end; its work never stops where that is said. */
+  /** A service that leads until it is told to end; its work never stops, or closes the agent, where that is said. */
   private static void serves(String kind) throws Exception {
     try (Agent agent = new Agent()) {
       Duration lease = kind.equals("stops") ? LONG : SHORT;
@@ -475,19 +492,27 @@ public final class PackageTest {
           lease(lease),
           term -> {
             System.out.println("leads");
+            if (kind.equals("closes")) {
+              agent.close();
+              return;
+            }
             while (term.await(LONG)) {}
             Thread.sleep(kind.equals("stops") ? 0 : Long.MAX_VALUE);
           });
     }
   }
 
+  private static Process service(String kind, String address) throws IOException {
+    String path = System.getProperty("java.class.path");
+    ProcessBuilder service = new ProcessBuilder("java", "-Xshare:auto", "-cp", path, PackageTest.class.getName(), kind);
+    service.environment().put("SPINDLE_AGENT", address);
+    return service.redirectError(ProcessBuilder.Redirect.INHERIT).start();
+  }
+
   private static void sigterm() throws Exception {
     try (Started started = Started.at(ON_TCP); Agent agent = started.agent()) {
       for (String kind : List.of("stops", "goes-on")) {
-        String path = System.getProperty("java.class.path");
-        ProcessBuilder service = new ProcessBuilder("java", "-Xshare:auto", "-cp", path, PackageTest.class.getName(), kind);
-        service.environment().put("SPINDLE_AGENT", started.address);
-        Process process = service.redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        Process process = service(kind, started.address);
         try {
           check(firstLine(process).equals("leads"), "it leads");
           process.destroy();
@@ -497,6 +522,39 @@ public final class PackageTest {
         }
         // A contender waits for a lease of its own, too.
         leads(agent, "java-" + kind, kind.equals("stops") ? LONG : SHORT, term -> {});
+      }
+    }
+  }
+
+  /** The release begins after the deadline, for which alone work is waited for, or after its work has closed. */
+  private static void awaitsRelease() throws Exception {
+    for (String kind : List.of("stops", "closes")) {
+      CompletableFuture<Process> service = new CompletableFuture<>();
+      AtomicBoolean isAnswered = new AtomicBoolean();
+      HttpServer played =
+          played(
+              kind.equals("closes") ? LONG : Duration.ofMillis(500),
+              exchange -> {
+                service.join().destroy();
+                try {
+                  Thread.sleep(1000);
+                } catch (InterruptedException over) {
+                  // Nobody interrupts it.
+                }
+                isAnswered.set(true);
+                answers(exchange, 200, "{\"outcome\": \"released\"}");
+              });
+      try {
+        Process process = service(kind, address(played));
+        service.complete(process);
+        try {
+          check(process.waitFor(WITHIN.toSeconds(), TimeUnit.SECONDS), "it ends");
+          check(isAnswered.get(), kind + ": it waited for the answer");
+        } finally {
+          process.destroyForcibly();
+        }
+      } finally {
+        played.stop(0);
       }
     }
   }
