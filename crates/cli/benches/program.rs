@@ -66,7 +66,7 @@ async fn ls() {
     assert_eq!(listed.lines().count(), 10_001);
     // Of the children that have ended, and this is the first.
     let peak_kib = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap().max_rss();
-    println!("ls of 10,000 locks: {took:.2?}, at most {} MiB", peak_kib / 1024);
+    println!("ls: ok locks=10000 seconds={:.2} peak_mib={}", took.as_secs_f64(), peak_kib / 1024);
 }
 
 async fn history() {
@@ -80,7 +80,8 @@ async fn history() {
     let told = world.ok(&["history", "billing"]).await;
     let took = began.elapsed();
     assert_eq!(told.lines().count(), 101);
-    println!("history of 100 terms: {took:.2?}, {} reads", reads(&world) - before);
+    let reads = reads(&world) - before;
+    println!("history: ok terms=100 seconds={:.2} reads={reads}", took.as_secs_f64());
 }
 
 fn reads(world: &World) -> u64 {
@@ -105,14 +106,21 @@ async fn commands() {
     for arguments in all {
         let began = Instant::now();
         world.ok(arguments).await;
-        println!("{} with 10,000 locks: {:.2?}", arguments.join(" "), began.elapsed());
+        let seconds = began.elapsed().as_secs_f64();
+        println!("{}: ok locks=10000 seconds={seconds:.2}", told(arguments));
     }
     let server = Server::start(&world, &[]).await;
     let began = Instant::now();
     let scraped = server.get("/metrics").await.body;
     let took = began.elapsed();
     assert!(scraped.contains("spindle_table_up 1"), "{scraped:.200}");
-    println!("a scrape of serve with 10,000 locks: {took:.2?}");
+    println!("scrape: ok locks=10000 seconds={:.2}", took.as_secs_f64());
+}
+
+/// The command, and the form of its output.
+fn told(arguments: &[&str]) -> String {
+    let form = arguments.iter().skip_while(|it| **it != "--output").nth(1);
+    arguments[0].to_string() + &form.map(|form| format!("-{form}")).unwrap_or_default()
 }
 
 /// In a terminal of its own, while nothing changes but the ages.
@@ -145,8 +153,8 @@ async fn watch() {
     let reads = (reads(&world) - before.1) as f64 / seconds;
     let bytes = (drawn.load(Ordering::Relaxed) - before.2) as f64 / seconds;
     println!(
-        "watch of 10,000 locks: {busy:.1} % of a core, {reads:.2} reads and {bytes:.0} bytes to the \
-         terminal a second"
+        "watch: ok locks=10000 cpu_percent={busy:.1} reads_a_second={reads:.2} \
+         bytes_a_second={bytes:.0}"
     );
     child.kill().unwrap();
 }
@@ -179,7 +187,7 @@ async fn serve() {
         let busy = (cpu_time(pid) - cpu).as_secs_f64() / seconds * 100.0;
         let reads = (reads(&world) - before) as f64 / seconds;
         println!(
-            "serve, 1,000 locks, {VIEWERS} viewers: {busy:.1} % of a core, {reads:.2} reads a second"
+            "serve: ok locks=1000 viewers={VIEWERS} cpu_percent={busy:.1} reads_a_second={reads:.2}"
         );
     };
     tokio::select! {

@@ -49,22 +49,22 @@ impl DeployFigures {
         begun.iter().zip(ends).map(of).collect()
     }
 
-    /// One line of a table, under [`HEAD`](DeployFigures::HEAD).
+    /// Returns `NAME: ok key=value …`, or `missed`.
     pub fn line(&self) -> String {
         let median = self.vacant.get(self.vacant.len() / 2).copied().unwrap_or(0.0);
         let per_shard = self.starts as f64 / self.vacant.len().max(1) as f64;
         let settled = self.settled.map_or("never".to_string(), |seconds| format!("{seconds:.1}"));
         let (bar, is_met) = self.bar();
-        let verdict = if is_met { "met" } else { "missed" };
         format!(
-            "{:<10} {median:>8.2} {:>8.2} {:>6} {per_shard:>9.2} {settled:>8}  {bar}: {verdict}",
-            format!("{:?}", self.deploy),
+            "deploy-{}: {} shards={} vacant_median_s={median:.2} vacant_worst_s={:.2} starts={} \
+             starts_a_shard={per_shard:.2} settled_after_s={settled} bar=\"{bar}\"",
+            format!("{:?}", self.deploy).to_lowercase(),
+            if is_met { "ok" } else { "missed" },
+            self.vacant.len(),
             self.worst(),
             self.starts,
         )
     }
-
-    pub const HEAD: &str = "deploy     vacant_s  worst_s starts per_shard settle_s  bar";
 
     fn worst(&self) -> f64 {
         self.vacant.last().copied().unwrap_or(0.0)

@@ -144,7 +144,7 @@ impl Figures {
             ));
         }
         if !self.deploys.is_empty() {
-            line(format!("\n{}", DeployFigures::HEAD));
+            line(String::new());
             self.deploys.iter().for_each(|deploy| line(deploy.line()));
         }
         line(format!("\nviolations: {}", violations.len()));

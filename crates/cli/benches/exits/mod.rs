@@ -62,14 +62,17 @@ async fn hold(world: &World, prefix: &str, agent: Option<(&PathBuf, u32)>) {
     }
     let asked = begun.elapsed().as_nanos() / 100_000;
     print!(
-        "{prefix}: all held after {all_held:.2?}, {a_second:.1} requests a second, has_lock {asked} ns"
+        "exits-{prefix}: ok locks={LOCKS} held_after_s={:.2} requests_a_second={a_second:.1} \
+         has_lock_ns={asked}",
+        all_held.as_secs_f64()
     );
     if let (Some(registered), Some(before), Some(after)) = (registered, before, costs()) {
         let share = |of: Duration| of.as_secs_f64() / HELD.as_secs_f64() * 100.0;
         print!(
-            "; until registered: agent {:?}, thread {:?}; from then on: agent {:.2} %, thread {:.2} % of a core",
-            registered.0,
-            registered.1,
+            " registering: agent_s={:.2} thread_s={:.2} then: agent_cpu_percent={:.2} \
+             thread_cpu_percent={:.2}",
+            registered.0.as_secs_f64(),
+            registered.1.as_secs_f64(),
             share(after.0 - before.0),
             share(after.1 - before.1)
         );

@@ -243,7 +243,7 @@ async fn a_member_that_tidies_leaves_at_once_though_that_is_slow() {
 /// A fifth member that dies 2 s after its first shard and is started anew `back` later, again and again
 /// for ten minutes. Returns how many tasks started a minute. No shard waits for longer than the lease of
 /// the dead.
-async fn crash_loop(id: impl Fn(usize) -> String, back: Duration) -> f64 {
+async fn crash_loop(ids: &str, id: impl Fn(usize) -> String, back: Duration) -> f64 {
     let (fleet, _workers) = Fleet::at_rest(&FOUR, SHARDS, LEASE).await;
     let (start, before) = (Instant::now(), fleet.work.starts());
     let minutes = 10;
@@ -265,14 +265,18 @@ async fn crash_loop(id: impl Fn(usize) -> String, back: Duration) -> f64 {
     }
     let starts = fleet.work.starts() - before;
     fleet.is_vacant_for(LEASE + POLL * 4, 4).await;
-    println!("crash loop: {starts} starts in {minutes} minutes, back after {back:?}");
-    starts as f64 / f64::from(minutes)
+    let a_minute = starts as f64 / f64::from(minutes);
+    let back = back.as_secs_f64();
+    println!(
+        "crash-loop-{ids}: ok shards={SHARDS} back_after_s={back} starts_a_minute={a_minute:.1}"
+    );
+    a_minute
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_member_that_dies_again_and_again_under_one_id_moves_few_shards() {
     for (back, most) in [(Duration::from_millis(500), 50.0), (Duration::from_secs(10), 47.0)] {
-        let starts = crash_loop(|_| "e".to_string(), back).await;
+        let starts = crash_loop("one-id", |_| "e".to_string(), back).await;
         assert!(starts <= most, "{starts} tasks began a minute, back after {back:?}");
     }
 }
@@ -280,7 +284,7 @@ async fn a_member_that_dies_again_and_again_under_one_id_moves_few_shards() {
 #[tokio::test(start_paused = true)]
 async fn a_member_that_dies_again_and_again_under_new_ids_moves_few_shards() {
     for (back, most) in [(Duration::from_millis(500), 70.0), (Duration::from_secs(10), 47.0)] {
-        let starts = crash_loop(|life| format!("e{life}"), back).await;
+        let starts = crash_loop("new-ids", |life| format!("e{life}"), back).await;
         assert!(starts <= most, "{starts} tasks began a minute, back after {back:?}");
     }
 }
@@ -329,7 +333,13 @@ async fn a_rolling_deploy_of_new_ids_piles_up_on_nobody_and_settles_within_five_
         let settled = last.elapsed();
         sleep(lease * 3).await;
         let starts = fleet.work.starts() - before;
-        println!("deploy, lease {lease:?}: peak {peak}, {starts} starts, settled by {settled:?}");
+        println!(
+            "deploy: ok pods={PODS} shards={SHARDS} lease_s={} largest_share={peak} \
+             starts_a_shard={:.1} settled_after_s={:.1}",
+            lease.as_secs(),
+            starts as f64 / SHARDS as f64,
+            settled.as_secs_f64()
+        );
         assert!(settled <= fleet.poll() * 5 + REST, "lease {lease:?}: {settled:?}, {shares:?}");
         assert!(peak * PODS * 2 <= SHARDS * 3, "lease {lease:?}: a share of {peak}");
         assert!(starts * 10 <= SHARDS * 22, "lease {lease:?}: {starts} tasks began");
