@@ -158,7 +158,7 @@ impl Value {
     }
 
     /// About how many bytes it takes.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         match self {
             Value::Null | Value::Bool(_) => 1,
             Value::Int64(_) | Value::Float64(_) | Value::Date(_) => 8,
@@ -166,7 +166,7 @@ impl Value {
             Value::Numeric(_) => 22,
             Value::String(text) => text.len(),
             Value::Bytes(bytes) => bytes.len(),
-            Value::Json(json) => json.to_string().len(),
+            Value::Json(json) => json.as_str().len(),
             Value::Array { values, .. } => values.iter().map(Value::size).sum(),
         }
     }

@@ -8,7 +8,7 @@
 //! - A statement has at most [`MAX_STATEMENT_CHARS`] characters, a DDL text [`MAX_DDL_BYTES`] bytes.
 //! - Expressions nest at most [`MAX_DEPTH`] deep, subqueries [`MAX_SUBQUERY_DEPTH`] deep. A chain of
 //!   AND, of OR or of operators of one rank counts as one level; of the last it has a thousand at most.
-//! - A statement takes a hundred million steps, and puts ten million values of rows together.
+//! - A statement takes a hundred million steps, and puts 400 MB of rows together.
 
 pub mod ast;
 mod bind;

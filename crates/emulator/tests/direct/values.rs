@@ -84,7 +84,21 @@ fn a_product_of_tables_that_would_fill_the_memory_is_refused() {
     // Its rows would be a long message.
     let Err(refused) = world.run(&query) else { panic!("not refused") };
     assert_eq!(refused.code(), Code::ResourceExhausted);
-    assert!(refused.message().contains("values of rows"), "{refused}");
+    assert!(refused.message().contains("bytes of rows"), "{refused}");
+}
+
+#[test]
+fn a_product_of_few_rows_of_long_texts_is_refused_too() {
+    let world = Memory::new("CREATE TABLE Pages (id INT64, text STRING(MAX)) PRIMARY KEY (id)");
+    let text = "a".repeat(100_000);
+    for id in 0..12 {
+        world.run(&format!("INSERT INTO Pages (id, text) VALUES ({id}, '{text}')")).unwrap();
+    }
+    let two = "Pages a CROSS JOIN Pages b WHERE a.text = b.text";
+    assert_eq!(world.rows(&format!("SELECT COUNT(*) FROM {two}")), ["144"]);
+    // 1,728 rows of 300 kB each.
+    let three = two.replace("WHERE", "CROSS JOIN Pages c WHERE b.text = c.text AND");
+    assert_eq!(world.error(&format!("SELECT COUNT(*) FROM {three}")), Code::ResourceExhausted);
 }
 
 #[test]

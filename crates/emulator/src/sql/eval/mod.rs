@@ -21,8 +21,8 @@ use crate::engine::{Code, Type, Value};
 /// seconds.
 pub const MAX_STEPS: u64 = 100_000_000;
 
-/// How many values of rows a statement may put together on its way to a result: some hundred megabytes.
-pub const MAX_VALUES: u64 = 10_000_000;
+/// About how many bytes of rows a statement may put together on its way to a result.
+pub const MAX_BYTES: u64 = 400_000_000;
 
 /// Why an evaluation ended without a value.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ type Known = BTreeMap<(usize, Vec<Value>), Arc<Vec<Row>>>;
 #[derive(Debug, Default)]
 pub struct Evaluation {
     steps: Cell<u64>,
-    values: Cell<u64>,
+    bytes: Cell<u64>,
     known: Known,
     given: Vec<Value>,
 }
@@ -172,17 +172,19 @@ impl Evaluation {
         }
     }
 
-    /// Counts the values of a row that is kept until the statement is done, or for long.
+    /// Counts the bytes of a row that is kept until the statement is done, or for long.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED once they are too many.
-    pub fn count_values(&self, kept: usize) -> Evaluated<()> {
-        let values = self.values.get().saturating_add(kept as u64);
-        self.values.set(values);
-        match values > MAX_VALUES {
+    pub fn count_bytes(&self, kept: &[Value]) -> Evaluated<()> {
+        let own = size_of::<Row>() + size_of_val(kept);
+        let row = own + kept.iter().map(Value::size).sum::<usize>();
+        let bytes = self.bytes.get().saturating_add(row as u64);
+        self.bytes.set(bytes);
+        match bytes > MAX_BYTES {
             true => Err(Stop::Failed(SqlError::unplaced(
                 Code::ResourceExhausted,
-                format!("The statement keeps more than {MAX_VALUES} values of rows"),
+                format!("The statement keeps more than {MAX_BYTES} bytes of rows"),
             ))),
             false => Ok(()),
         }

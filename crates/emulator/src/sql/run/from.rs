@@ -159,7 +159,7 @@ impl Execution<'_, '_> {
                 }
             }
             evaluation.count_steps(1)?;
-            evaluation.count_values(1 + row.len())?;
+            evaluation.count_bytes(&row)?;
             Ok(true)
         };
         if self.evaluate(passes).await? {
