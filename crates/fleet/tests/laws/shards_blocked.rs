@@ -64,7 +64,9 @@ fn no_second_task_of_a_shard_starts_beside_one_that_blocks_its_thread() {
         assert_eq!(task.begun(), 1);
         let_go.send(()).unwrap();
         until("the next one starts", || (task.begun() == 2).then_some(())).await;
-        worker.leave().await;
+        worker.cancel.cancel();
+        // A busy machine may abort its task for not having stopped in time.
+        let _ = worker.ends().await;
     });
 }
 
