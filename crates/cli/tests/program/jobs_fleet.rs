@@ -104,6 +104,8 @@ async fn fifty_slots_run_once_each_though_runners_fail_and_are_killed_and_spanne
         starts += started;
     }
     let overlaps = lines(folder.join("overlaps"));
-    println!("slots={SLOTS} nodes={NODES} starts={starts} killed={killed} overlaps={overlaps}");
+    println!(
+        "jobs-of-processes: ok slots={SLOTS} nodes={NODES} starts={starts} killed={killed} overlaps={overlaps}"
+    );
     assert_eq!((killed, overlaps), (SLOTS / 5, 0));
 }
