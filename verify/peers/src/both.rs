@@ -71,14 +71,14 @@ pub async fn measure(
     stop.store(true, Ordering::Relaxed);
     overlaps.sort_by(f64::total_cmp);
     println!(
-        "both: {} and {}, {locks} locks, lease {} s, {rounds} rounds of {} s, {spinners} busy threads: \
-         {thefts} changes of hands with both alive, {} times both believed to hold (longest {})",
-        ours.name,
-        other.name,
+        "both-with-{}: ok locks={} lease_s={} round_s={} spinners={spinners} changed_hands={thefts} \
+         both_believed={} longest_s={:.2}",
+        other.name.to_lowercase().replace(' ', "-"),
+        locks * rounds,
         lease.as_secs_f64(),
         (lease * ROUND_LEASES).as_secs_f64(),
         overlaps.len(),
-        overlaps.last().map_or("none".to_string(), |longest| format!("{longest:.2} s")),
+        overlaps.last().unwrap_or(&0.0),
     );
     Ok(())
 }
