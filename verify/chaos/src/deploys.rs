@@ -173,7 +173,8 @@ mod tests {
             (half.vacant.clone(), half.starts, half.settled),
             (vec![0.0, 2.0], 2, Some(6.0))
         );
-        assert!(half.line().ends_with("two polls: met"), "{}", half.line());
+        let line = half.line();
+        assert!(line.starts_with("deploy-half: ok ") && line.contains("two polls"), "{line}");
     }
 
     #[test]
@@ -186,6 +187,6 @@ mod tests {
         };
         late.records.iter_mut().for_each(settles);
         let line = figures(&late).line();
-        assert!(line.contains(" never ") && line.ends_with("two polls: missed"), "{line}");
+        assert!(line.starts_with("deploy-half: missed ") && line.contains("=never "), "{line}");
     }
 }
