@@ -79,7 +79,11 @@ export class Claim {
    * Says that the work has stopped. Returns what came of it: `gone` without the agent's answer. Its end stands all the
    * same: then the lease runs out.
    */
-  async letGo(outcome = 'done') {
+  letGo(outcome = 'done') {
+    return (this.leaving = this.#letGo(outcome));
+  }
+
+  async #letGo(outcome) {
     this.end();
     // Once the stream is there, its request can't come after this one.
     await Promise.race([this.#opened, pause(Claim.openMax, this.#stream.signal)]);

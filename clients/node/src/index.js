@@ -157,8 +157,7 @@ export class Agent {
   }
 
   async #end(claim, outcome) {
-    claim.leaving = claim.letGo(outcome);
-    const said = await claim.leaving;
+    const said = await claim.letGo(outcome);
     claim.forget();
     this.#claims.delete(claim);
     return said;

@@ -174,7 +174,10 @@ mod tests {
             (vec![0.0, 2.0], 2, Some(6.0))
         );
         let line = half.line();
-        assert!(line.starts_with("deploy-half: ok ") && line.contains("two polls"), "{line}");
+        assert!(
+            line.starts_with("deploy-half: ok ") && line.ends_with(" bar=\"two polls\""),
+            "{line}"
+        );
     }
 
     #[test]
@@ -188,5 +191,6 @@ mod tests {
         late.records.iter_mut().for_each(settles);
         let line = figures(&late).line();
         assert!(line.starts_with("deploy-half: missed ") && line.contains("=never "), "{line}");
+        assert!(line.ends_with(" bar=\"two polls\""), "{line}");
     }
 }

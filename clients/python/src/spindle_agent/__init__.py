@@ -95,9 +95,9 @@ class _Claim:
         self.error: Optional[Exception] = None
         self.reason: Optional[str] = None
         self._changed, self._is_done = threading.Condition(), False
-        # The work has stopped. A claim that is done may have work that goes on until the deadline.
-        self._is_left = False
-        self._outcome, self._is_opening, self._is_gone = "", False, False
+        # Of the work, once it has stopped. A claim that is done may have work that goes on until the deadline.
+        self._outcome = ""
+        self._is_opening, self._is_gone = False, False
         self._socket: Optional[socket.socket] = None
 
     def start(self) -> None:
@@ -152,7 +152,7 @@ class _Claim:
         if os.getpid() != self.pid:
             return said
         # Said again where SIGTERM has cut it off, or another thread waits for its answer. What was said first stands.
-        self._is_left, self._outcome = True, self._outcome or outcome
+        self._outcome = self._outcome or outcome
         self.ends()
         with self._changed:
             # Once the stream is there, its request can't come after this one.
@@ -170,7 +170,7 @@ class _Claim:
         """Waits until the work of another thread has stopped, or until its deadline."""
         if os.getpid() == self.pid and self.term and self._thread != threading.get_ident():
             with self._changed:
-                self._changed.wait_for(lambda: self._is_left, max(0.0, (self.term._deadline - _now()) / 1e9))
+                self._changed.wait_for(lambda: self._outcome, max(0.0, (self.term._deadline - _now()) / 1e9))
 
     def disconnect(self) -> None:
         connected, self._socket = self._socket, None
