@@ -13,7 +13,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
-use crate::engine::{Code, Dialect, Error, Result};
+use crate::engine::{Code, Error, Result};
 use crate::http1;
 use crate::running::Running;
 use crate::server::{Answer, Listening};
@@ -81,8 +81,8 @@ async fn done(running: &Arc<Running>, request: Request<Incoming>) -> Result<Valu
             running.restart(parse(&body)?).await.map(|()| json!({})).map_err(unavailable)
         }
         (&Method::POST, ["databases"]) => {
-            let Creation { name, ddl } = parse(&body)?;
-            running.create_database(&name, Dialect::GoogleSql, &ddl)?;
+            let Creation { name, dialect, ddl } = parse(&body)?;
+            running.create_database(&name, dialect, &ddl)?;
             Ok(json!({}))
         }
         (&Method::POST, ["databases", "copy"]) => {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::engine::{Code, Error, Result};
+use crate::engine::{Code, Dialect, Error, Result};
 use crate::faults::{Effect, Fault};
 use crate::http1;
 use crate::rpc::Rpc;
@@ -58,6 +58,8 @@ pub(super) struct Advance {
 #[serde(deny_unknown_fields)]
 pub(super) struct Creation {
     pub name: String,
+    #[serde(default)]
+    pub dialect: Dialect,
     #[serde(default)]
     pub ddl: String,
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use spindle_emulator::engine::Dialect;
 use tokio::net::TcpStream;
 
 use super::*;
@@ -212,6 +213,11 @@ async fn databases_are_created_and_dropped() {
     assert_eq!(send(&world, "POST /databases", &body).await.0, 409);
     assert_eq!(ok(&world, &format!("DELETE /databases/{name}"), "").await, r#"{"removed":true}"#);
     assert!(world.emulator.database(name).is_none());
+
+    let ddl = "CREATE TABLE t (k bigint PRIMARY KEY)";
+    let body = format!(r#"{{"name": "{name}", "dialect": "postgresql", "ddl": "{ddl}"}}"#);
+    ok(&world, "POST /databases", &body).await;
+    assert_eq!(world.emulator.database(name).unwrap().schema().dialect(), Dialect::PostgreSql);
 }
 
 #[tokio::test]
@@ -225,6 +231,7 @@ async fn what_is_not_understood_is_refused_and_harms_nobody() {
         ("POST /restart", r#"{"keep_sessions": true}"#, 400),
         ("POST /restart", r#"{"data": "some"}"#, 400),
         ("POST /clock/advance", "{}", 400),
+        ("POST /databases", r#"{"name": "e", "dialect": "sqlite"}"#, 400),
         ("GET /faults/99", "", 404),
     ] {
         let (answered, reply) = send(&world, request, body).await;

@@ -20,7 +20,8 @@ use super::table::Table;
 pub use change::{Kept, SchemaChange};
 
 /// The language of a database's statements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Dialect {
     /// GoogleSQL
     #[default]
