@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use spindle_emulator::Emulator;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::checks::{self, Evidence, TABLES};
 use crate::fleet::Fleet;
 use crate::history::{self, Failure, HISTORY, UNFENCED};
-use crate::nemesis::Nemesis;
+use crate::nemesis::{Faults, Nemesis};
 use crate::setup::{DATABASE, LOCKS_MAX, Target};
 use crate::summary::Figures;
 use crate::tables::{self, Outside};
@@ -56,6 +57,9 @@ pub struct Options {
     /// The faults go on for so long: 0.5 to 1,000 minutes.
     #[arg(long, default_value = "2", value_parser = minutes)]
     minutes: f64,
+    /// Only these faults are injected, with commas between them. It tells which fault a failure needs.
+    #[arg(long, value_name = "FAULT", conflicts_with = "bare", value_delimiter = ',', value_parser = PossibleValuesParser::new(Faults::names()))]
+    only: Vec<String>,
     /// The seed of the faults; without it one is drawn.
     #[arg(long)]
     seed: Option<u64>,
@@ -134,7 +138,8 @@ async fn run(options: &Options) -> Result<bool, Failure> {
     if let Some(program) = &options.witness {
         fleet.start_witness(program)?;
     }
-    let work = (target, options.members(), options.bare);
+    let faults = if options.bare { Faults::NONE } else { Faults::of(&options.only) };
+    let work = (target, options.members(), faults);
     let mut nemesis = Nemesis::new(fleet, spanner.as_ref(), work, out, seed).await?;
     nemesis.run(Duration::from_secs_f64(minutes * 60.0)).await?;
     drop(nemesis);

@@ -111,12 +111,12 @@ impl Nemesis<'_> {
     /// for a lease before.
     async fn settle(&mut self) -> Result<(), Failure> {
         let lease = self.target.lease();
-        if !self.is_bare {
+        if !self.is_bare() {
             self.inject_faults(lease).await?;
             self.repair_all().await?;
         }
         // The row of one that died runs out a lease later, and those that join count two leases later.
-        let most = lease * if self.is_bare { 3 } else { 5 } + Duration::from_secs(20);
+        let most = lease * if self.is_bare() { 3 } else { 5 } + Duration::from_secs(20);
         let (begin, mut since) = (Instant::now(), None);
         while begin.elapsed() < most {
             since = self.is_even().then(|| since.unwrap_or((Instant::now(), now())));

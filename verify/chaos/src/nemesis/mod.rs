@@ -28,22 +28,41 @@ use crate::tables::Outside;
 const RESERVE: usize = 2;
 
 /// Every so many faults each of these was among them. A leader is met three times out of four.
-const ROUND: [Plan; 14] = [
-    Plan::Worker(WorkerFault::Kill),
-    Plan::Worker(WorkerFault::Kill),
-    Plan::Worker(WorkerFault::StopLong),
-    Plan::Worker(WorkerFault::StopLong),
-    Plan::Worker(WorkerFault::StopLong),
-    Plan::Worker(WorkerFault::StopShort),
-    Plan::Worker(WorkerFault::Cut),
-    Plan::Worker(WorkerFault::Silence),
-    Plan::Worker(WorkerFault::Slow),
-    Plan::Server(ServerFault::Restart),
-    Plan::Server(ServerFault::Outage),
-    Plan::Server(ServerFault::Lossy),
-    Plan::Worker(WorkerFault::Resign),
-    Plan::Join,
+const ROUND: [(&str, Plan); 14] = [
+    ("kill", Plan::Worker(WorkerFault::Kill)),
+    ("kill", Plan::Worker(WorkerFault::Kill)),
+    ("stop-long", Plan::Worker(WorkerFault::StopLong)),
+    ("stop-long", Plan::Worker(WorkerFault::StopLong)),
+    ("stop-long", Plan::Worker(WorkerFault::StopLong)),
+    ("stop-short", Plan::Worker(WorkerFault::StopShort)),
+    ("cut", Plan::Worker(WorkerFault::Cut)),
+    ("silence", Plan::Worker(WorkerFault::Silence)),
+    ("slow", Plan::Worker(WorkerFault::Slow)),
+    ("restart", Plan::Server(ServerFault::Restart)),
+    ("outage", Plan::Server(ServerFault::Outage)),
+    ("lossy", Plan::Server(ServerFault::Lossy)),
+    ("resign", Plan::Worker(WorkerFault::Resign)),
+    ("join", Plan::Join),
 ];
+
+/// The faults of a round.
+pub struct Faults(Vec<Plan>);
+
+impl Faults {
+    pub const NONE: Faults = Faults(Vec::new());
+
+    /// Returns the names by which faults are chosen.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ROUND.chunk_by(|one, next| one.0 == next.0).map(|alike| alike[0].0)
+    }
+
+    /// Returns those of these names; all, if there is no name.
+    pub fn of(names: &[String]) -> Faults {
+        let is_meant = |name: &str| names.is_empty() || names.iter().any(|it| it == name);
+        let meant = ROUND.into_iter().filter(|(name, _)| is_meant(name));
+        Faults(meant.map(|(_, plan)| plan).collect())
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 enum Plan {
@@ -89,12 +108,12 @@ pub struct Nemesis<'a> {
     spanner: Option<&'a Emulator>,
     target: Target,
     members: usize,
-    /// True if workers come and go, and nothing else befalls them.
-    is_bare: bool,
     outside: Outside,
     fleet: Fleet,
     journal: Journal,
     random: SmallRng,
+    faults: Faults,
+    /// What is left of a round.
     round: Vec<Plan>,
     is_first_round: bool,
     next_fault: Instant,
@@ -108,7 +127,7 @@ impl<'a> Nemesis<'a> {
     pub async fn new(
         fleet: Fleet,
         spanner: Option<&'a Emulator>,
-        (target, members, is_bare): (Target, usize, bool),
+        (target, members, faults): (Target, usize, Faults),
         out: &Path,
         seed: u64,
     ) -> Result<Nemesis<'a>, Failure> {
@@ -117,11 +136,11 @@ impl<'a> Nemesis<'a> {
             spanner,
             target,
             members,
-            is_bare,
             outside: Outside::connect(fleet.server()).await?,
             fleet,
             journal: Journal::open(out, "nemesis")?,
             random: SmallRng::seed_from_u64(seed),
+            faults,
             round: Vec::new(),
             is_first_round: true,
             next_fault: Instant::now(),
@@ -165,12 +184,17 @@ impl<'a> Nemesis<'a> {
         self.fleet.stop_all().await
     }
 
+    /// Returns true if workers come and go, and nothing else befalls them.
+    fn is_bare(&self) -> bool {
+        self.faults.0.is_empty()
+    }
+
     async fn inject_faults(&mut self, length: Duration) -> Result<(), Failure> {
         let end = Instant::now() + length;
         loop {
             let repair = self.repairs.iter().map(|(due, _)| *due).min();
             let due = repair.map_or(self.next_fault, |repair| repair.min(self.next_fault));
-            if due >= end || self.is_bare {
+            if due >= end || self.is_bare() {
                 sleep_until(end).await;
                 return Ok(());
             }
@@ -190,7 +214,7 @@ impl<'a> Nemesis<'a> {
                 self.repair_all().await?;
             }
             self.is_first_round = false;
-            self.round = ROUND.to_vec();
+            self.round.clone_from(&self.faults.0);
             self.round.shuffle(&mut self.random);
         }
         let Some(plan) = self.round.pop() else { return Ok(()) };
