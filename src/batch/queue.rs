@@ -16,6 +16,9 @@ const IN_FLIGHT_MAX: usize = 8;
 const REPEATS_IN_FLIGHT_MAX: usize = 4;
 /// Heartbeats that are late keep polls and begins back for so many times their patience.
 const HELD_BACK: u32 = 3;
+/// They do so no longer than that: others of the table may have a shorter lease. It is what heartbeats
+/// of the default lease do.
+const HELD_BACK_MAX: Duration = Duration::from_millis(1_500);
 /// The longest time that heartbeats gather before they leave. Tasks that wake at one tick run one
 /// after another, beside the batcher's.
 pub(super) const GATHERING_MAX: Duration = Duration::from_millis(5);
@@ -206,7 +209,7 @@ impl Queues {
     }
 
     fn are_late(&mut self, now: Instant, patience: Duration) {
-        self.late_until = self.late_until.max(now + patience * HELD_BACK);
+        self.late_until = self.late_until.max(now + (patience * HELD_BACK).min(HELD_BACK_MAX));
     }
 
     fn of(&mut self, class: Class) -> &mut Queue {
@@ -466,7 +469,17 @@ mod tests {
         }
 
         fn add_as(&mut self, lock: &str, kind: OpKind, is_repeat: bool) {
-            let (op, answer) = Op::new(lock.into(), kind, (LIMIT, PATIENCE), is_repeat);
+            self.add_patient(lock, kind, is_repeat, (LIMIT, PATIENCE));
+        }
+
+        fn add_patient(
+            &mut self,
+            lock: &str,
+            kind: OpKind,
+            is_repeat: bool,
+            limits: (Duration, Duration),
+        ) {
+            let (op, answer) = Op::new(lock.into(), kind, limits, is_repeat);
             self.queues.add(op, self.now().awake);
             self.answers.push(answer);
         }
@@ -619,6 +632,25 @@ mod tests {
         advance(PATIENCE * HELD_BACK).await;
         assert_eq!(waiters.next_batch().unwrap().0, Class::Polls);
         assert_eq!(waiters.next_batch().unwrap().0, Class::Begins);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_heartbeat_of_a_long_lease_keeps_others_back_no_longer_than_a_common_one() {
+        let mut waiters = Waiters::none();
+        // Of a lease of five minutes.
+        let patience = Duration::from_secs(15);
+        waiters.add_patient("h", heartbeat(), false, (LIMIT * 30, patience));
+        waiters.gather().await;
+        let batch = waiters.next().unwrap();
+        waiters.ended_after(&batch, Reply::Answered, patience);
+        waiters.add("p", look());
+        assert_eq!(waiters.next_batch(), None);
+        assert_eq!(
+            waiters.queues.next(Instant::now()),
+            Some(Instant::now() + PATIENCE * HELD_BACK)
+        );
+        advance(PATIENCE * HELD_BACK).await;
+        assert_eq!(waiters.next_batch().unwrap().0, Class::Polls);
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,8 +11,8 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use spindle_protocol::{
-    Act, Announcement, Answer, Decision, Event, Instance, Moment, Observation, Rejection,
-    Succession, Wake,
+    Act, Announcement, Answer, Decision, EndReason, Event, Instance, Moment, Observation,
+    Rejection, Succession, Wake,
 };
 use tokio::sync::oneshot;
 use tokio::task::unconstrained;
@@ -418,10 +418,14 @@ impl<R: LockRow> Driver<R> {
 
     fn answer_resignation(&mut self) {
         if !self.instance.is_releasing() {
-            for done in self.resigned.drain(..) {
-                // Nobody waits for the answer any more if it can't be delivered.
-                let _ = done.send(true);
-            }
+            self.tell_resigned(true);
+        }
+    }
+
+    fn tell_resigned(&mut self, has_resigned: bool) {
+        for done in self.resigned.drain(..) {
+            // Nobody waits for the answer any more if it can't be delivered.
+            let _ = done.send(has_resigned);
         }
     }
 
@@ -439,6 +443,10 @@ impl<R: LockRow> Driver<R> {
             }
             Announcement::Ended { token, reason } => {
                 let token = FencingToken::from_timestamp(token);
+                if reason != EndReason::Released {
+                    // It was over when they asked.
+                    self.tell_resigned(false);
+                }
                 let end = self.report.end_of(reason);
                 self.published.ended(end.clone());
                 self.waiters.term_ended();

@@ -274,7 +274,8 @@ impl Waiters {
             // Either the poll failed, or the attempt before it, and nothing else is in the way.
             (Answer::Observed(_), Some(error)) => Err(error.clone()),
             (Answer::Observed(observation), None) => Ok(observation.row.is_some()),
-            (Answer::Rejected(Rejection::Changed(Some(_))), _) => Ok(true),
+            // A row that was given back meanwhile is looked at once more.
+            (Answer::Rejected(Rejection::Changed(Some(seen))), _) => Ok(seen.writer.id().is_some()),
             (_, Some(error)) => Err(error.clone()),
             _ => Ok(false),
         };
@@ -309,7 +310,7 @@ impl Waiters {
 
 #[cfg(test)]
 mod tests {
-    use spindle_protocol::{Observation, Row, Timestamp, Writer};
+    use spindle_protocol::{Observation, Row, Seen, Timestamp, Writer};
 
     use super::*;
 
@@ -350,5 +351,21 @@ mod tests {
             matches!(answer.try_recv(), Ok(Err(NotGranted::Occupied))),
             "this one saw the lock held"
         );
+    }
+
+    #[test]
+    fn a_try_that_lost_a_race_for_a_lock_that_was_given_back_is_not_told_that_it_is_held() {
+        let another = Writer::term("b", spindle_protocol::Nonce { instance: 2, attempt: 1 });
+        for (writer, is_held) in [(Writer::nobody(), false), (another, true)] {
+            let mut waiters = Waiters::default();
+            let (reply, mut answer) = oneshot::channel();
+            let mode = WaitMode::Tries { asked: at(1), until: at(10) };
+            waiters.add(Waiter { mode, resign: None, reply });
+            waiters.poll_begins(at(2));
+            let seen = Seen { token: Timestamp(1), writer };
+            waiters.answered(&Answer::Rejected(Rejection::Changed(Some(seen))), None, false);
+            waiters.settle(at(3));
+            assert_eq!(answer.try_recv().is_ok(), is_held);
+        }
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use spindle::health::{Failing, Role};
 use spindle::simulation::{ClockId, Machine};
-use spindle::{CancellationToken, RunHandle, Spindle};
+use spindle::{CancellationToken, ReleaseOutcome, RunHandle, Spindle};
+use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::runtime::Runtime;
 
 use crate::world::{Contender, LOCK, TABLE, World, driven_runtime, runtime, timed, until};
@@ -116,4 +117,32 @@ async fn a_holder_that_wakes_from_suspension_announces_its_loss_within_a_tick() 
     assert_eq!(a.lock.has_lock(), None, "it knows at once");
     let (_, waited) = timed(term.cancelled()).await;
     assert!(waited <= long / 10 + Duration::from_secs(1), "a tick: {waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_wakes_after_its_lease_has_nothing_to_resign_from() {
+    let world = World::start().await;
+    let machine = Arc::new(Suspendable::new());
+    let shared: Arc<dyn Machine> = Arc::clone(&machine) as _;
+    let lock = world.table().lock(LOCK).lease(LEASE).clock(spindle::simulation::clock(shared));
+    let a = Contender::run(lock);
+    a.holds().await;
+    machine.suspend(LEASE * 2);
+    assert!(!a.lock.resign().await.unwrap(), "its term was over before it asked");
+}
+
+#[test]
+fn a_release_whose_loop_is_gone_before_the_answer_is_not_acknowledged() {
+    let (elsewhere, world) = World::elsewhere(TABLE);
+    let service = driven_runtime();
+    let lock = world.table().lock(LOCK).lease(LEASE * 15).build().unwrap();
+    let guard = service.block_on(lock.acquire()).unwrap();
+    world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
+    let releasing = elsewhere.spawn(guard.release());
+    let is_told = || lock.has_lock().is_none().then_some(());
+    elsewhere.block_on(until("it has let go", is_told));
+    drop(service);
+    let release = elsewhere.block_on(releasing).unwrap();
+    let ReleaseOutcome::Unacknowledged { held_for, .. } = release else { panic!("{release:?}") };
+    assert!(held_for > LEASE && held_for <= LEASE * 15, "{held_for:?}");
 }

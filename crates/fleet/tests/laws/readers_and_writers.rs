@@ -505,6 +505,17 @@ async fn a_writer_that_loses_its_gate_is_told_and_still_alone_until_it_lets_go()
     assert!(timeout(LEASE, next).await.expect("it has the gate").unwrap().token() > token);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_release_says_that_the_gate_is_still_held_whatever_became_of_the_write_lock() {
+    let world = World::start().await;
+    let writing = write(&lock(&world, "a")).await;
+    world.table().evict(WRITE_LOCK).await.unwrap();
+    assert!(timeout(LEASE, writing.cancelled()).await.is_ok(), "it learns that it is to stop");
+    world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
+    let release = writing.release().await;
+    assert!(matches!(release, ReleaseOutcome::Unacknowledged { .. }), "{release:?}");
+}
+
 /// Of commits by which writers of the library began before they had two locks.
 #[tokio::test(start_paused = true)]
 async fn the_row_of_an_earlier_writer_is_vacant_once_its_lease_is_over() {
