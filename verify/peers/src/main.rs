@@ -87,12 +87,6 @@ struct Compare {
     lease_ms: NonZeroU32,
     #[arg(long, default_value = "200")]
     locks: NonZeroUsize,
-    /// Locks of a last measurement of this library alone; 0 leaves it out.
-    #[arg(long, default_value_t = 10_000)]
-    most: usize,
-    /// The lease of that measurement.
-    #[arg(long, default_value = "10000")]
-    many_lease_ms: NonZeroU32,
     /// All libraries at the same time, each on a server of its own.
     #[arg(long)]
     together: bool,
@@ -171,18 +165,7 @@ async fn compare(program: &Path, libraries: &[Library], options: &Compare) -> Re
             measured.push(measure(program, library, options).await?);
         }
     }
-    let most = if options.most > 0 {
-        let server = Server::start(program).await?;
-        let ours = &libraries[0];
-        eprintln!("{}: {} locks, load {}", ours.name, options.most, report::load());
-        let before = report::load();
-        let many = many::measure(ours, &server, millis(options.many_lease_ms), options.most, false)
-            .await?;
-        Some((many, (before, report::load())))
-    } else {
-        None
-    };
-    print!("{}", report::tables(&measured, most.as_ref(), options));
+    print!("{}", report::tables(&measured, options));
     Ok(())
 }
 
@@ -202,14 +185,13 @@ async fn measure(
         None
     };
     let library = &library;
-    let before = report::load();
-    eprintln!("{}: one lock, {} rounds, load {before}", library.name, options.rounds);
+    eprintln!("{}: one lock, {} rounds, load {}", library.name, options.rounds, report::load());
     let single =
         single::measure(library, &server, millis(options.lease_ms), options.rounds.get()).await?;
     eprintln!("{}: {} locks, load {}", library.name, options.locks, report::load());
-    let many = many::measure(library, &server, millis(options.lease_ms), options.locks.get(), true)
-        .await?;
-    Ok(Measured { name: library.name, single, many, load: (before, report::load()) })
+    let many =
+        many::measure(library, &server, millis(options.lease_ms), options.locks.get()).await?;
+    Ok(Measured { name: library.name, single, many })
 }
 
 fn now() -> i128 {

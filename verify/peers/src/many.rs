@@ -35,13 +35,12 @@ pub struct Figures {
     pub never: usize,
 }
 
-/// Measures one process with all the locks; with `takeover` also a second, and the first killed.
+/// Measures one process with all the locks, then a second, and the first killed.
 pub async fn measure(
     library: &Library,
     server: &Server,
     lease: Duration,
     locks: usize,
-    takeover: bool,
 ) -> Result<Figures, Failure> {
     let prefix = format!("many-{}-{locks}", library.name);
     let mut figures = Figures { locks, lease, ..Figures::default() };
@@ -66,9 +65,7 @@ pub async fn measure(
     figures.memory_mib = holder.memory_mib()?;
     figures.lost = losses(&holder) - lost;
     figures.held.1 = holder.held().await?;
-    if takeover {
-        take_over(library, server, &mut holder, &prefix, &mut figures).await?;
-    }
+    take_over(library, server, &mut holder, &prefix, &mut figures).await?;
     holder.kill().await?;
     Ok(figures)
 }

@@ -6,12 +6,11 @@ use std::time::Duration;
 use crate::single::Rounds;
 use crate::{Compare, many, millis, single};
 
-/// The figures of one library, and the machine's load before and after.
+/// The figures of one library.
 pub struct Measured {
     pub name: &'static str,
     pub single: single::Figures,
     pub many: many::Figures,
-    pub load: (String, String),
 }
 
 /// Returns the mean number of runnable threads in the last minute.
@@ -35,31 +34,13 @@ pub fn worst(values: &[f64]) -> Option<f64> {
     values.iter().copied().max_by(f64::total_cmp)
 }
 
-pub fn tables(
-    measured: &[Measured],
-    most: Option<&(many::Figures, (String, String))>,
-    options: &Compare,
-) -> String {
-    let mut text = String::new();
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let _ = writeln!(
-        text,
-        "Lease {} s, {} rounds; {cores} cores; medians, and the worst after the comma.\n",
-        millis(options.lease_ms).as_secs_f64(),
-        options.rounds,
-    );
-    text += &row("", measured.iter().map(|it| it.name.to_string()));
+pub fn tables(measured: &[Measured], options: &Compare) -> String {
+    let (lease, rounds) = (millis(options.lease_ms).as_secs_f64(), options.rounds);
+    let corner = format!("lease {lease} s, {rounds} rounds: median, worst");
+    let mut text = row(&corner, measured.iter().map(|it| it.name.to_string()));
     text += &row("---", measured.iter().map(|_| "---".to_string()));
     text += &single_rows(measured, millis(options.lease_ms));
     text += &many_rows(measured);
-    text += &row(
-        "load of the machine, before and after",
-        measured.iter().map(|it| format!("{}, {}", it.load.0, it.load.1)),
-    );
-    if let Some((most, load)) = most {
-        text += "\n";
-        text += &load_of_many(most, load);
-    }
     text
 }
 
@@ -151,33 +132,6 @@ fn many_rows(measured: &[Measured]) -> String {
             format!("{}{never}", pair(&it.crash, it.lease))
         }),
     );
-    text
-}
-
-fn load_of_many(most: &many::Figures, load: &(String, String)) -> String {
-    let mut text = format!(
-        "{} locks of ours in one process, all started at once, lease {} s:\n\n",
-        most.locks,
-        most.lease.as_secs_f64()
-    );
-    text += &row("", ["ours".to_string()].into_iter());
-    text += &row("---", ["---".to_string()].into_iter());
-    let all = match most.all_held {
-        Some(seconds) => format!("{seconds:.1}"),
-        None => "never".to_string(),
-    };
-    let lines = [
-        ("all held after, s", all),
-        ("held before and after the count", format!("{}, {}", most.held.0, most.held.1)),
-        ("requests/s", format!("{:.0}", most.requests_per_second)),
-        ("resident memory, MiB", format!("{:.0}", most.memory_mib)),
-        ("processor, % of a core", format!("{:.0}", most.processor_share * 100.0)),
-        ("terms lost without a fault", most.lost.to_string()),
-        ("load of the machine, before and after", format!("{}, {}", load.0, load.1)),
-    ];
-    for (name, value) in lines {
-        text += &row(name, [value].into_iter());
-    }
     text
 }
 

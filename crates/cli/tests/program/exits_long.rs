@@ -86,7 +86,10 @@ async fn each_way_to_die_with_an_agent_and_without() {
         World::with(&format!("{};\n{other};\n{ORDERS}", LockTable::ddl(Ddl::GoogleSql))).await;
     let client = client(&world.emulator).await;
     let chosen = std::env::var("DRILL").unwrap_or_default();
-    let mut table = String::new();
+    let mut table = format!(
+        "| the holder | without an agent: median, worst, s | with one: median, worst, s | released by it, of {TIMES} |\n\
+         | --- | --- | --- | --- |\n"
+    );
     let mut released_alive = 0;
     for (way, expected) in WAYS.into_iter().filter(|(way, _)| way.contains(&chosen)) {
         let Some((with, without, released)) = drill(&world, &client, way).await else {
@@ -97,9 +100,8 @@ async fn each_way_to_die_with_an_agent_and_without() {
         assert_eq!(released, wanted, "{way}: {with:?}");
         released_alive += if expected == Alive { released } else { 0 };
         let (without, with) = (summary(without), summary(with));
-        let row = format!("| {way} | {without} | {with} | {released} |");
-        println!("{row}");
-        let _ = writeln!(table, "{row}");
+        println!("{way}: {without} without an agent, {with} with one");
+        let _ = writeln!(table, "| {way} | {without} | {with} | {released} |");
     }
     let stale = stale(&client).await;
     println!(
