@@ -29,7 +29,7 @@ demo:
     cargo run --example failover
 
 # The protocol in every small world, and fleets of the lock in virtual time.
-prove:
+explore:
     cargo model
     cargo simulate
 
