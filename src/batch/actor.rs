@@ -399,6 +399,17 @@ impl Wakeful {
     }
 }
 
+/// Whoever waits hears of it at once: after a panic, too, and when the runtime shuts down.
+impl Drop for Actor {
+    fn drop(&mut self) {
+        let on_their_way = self.in_flight.values().flat_map(|request| &request.batch.ops);
+        for op in on_their_way.chain(self.queues.waiting()) {
+            let error = Error::unknown(format!("lock `{}`: its batcher is gone", op.lock));
+            op.answer(Outcome::failed(op.without_answer(), error));
+        }
+    }
+}
+
 impl InFlight {
     /// Returns true if its acts are under way in parts besides.
     fn was_parted(&self) -> bool {
@@ -611,7 +622,10 @@ mod tests {
         let look = || handle.send(OpKind::Observe { is_first: true }, limit, limit);
         assert!(matches!(look().await.answer, Answer::Observed(_)));
         store.is_broken.store(true, Ordering::Relaxed);
-        assert!(matches!(look().await.answer, Answer::Observed(_) | Answer::NotApplied));
+        let asked = Instant::now();
+        let lost = look().await;
+        assert!(matches!(lost.answer, Answer::NotApplied) && lost.error.is_some(), "{lost:?}");
+        assert!(asked.elapsed() < limit, "it hears so at once");
         assert!(!store.is_broken.load(Ordering::Relaxed), "it has panicked");
         assert!(matches!(look().await.answer, Answer::Observed(_)));
     }

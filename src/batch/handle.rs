@@ -192,8 +192,7 @@ impl BatchHandle {
         async move {
             let outcome = match timeout_at(op.deadline + GRACE, answer).await {
                 Ok(Ok(outcome)) => outcome,
-                // An act keeps its sender until it is answered, or lost with its batcher.
-                Ok(Err(_)) | Err(_) => unanswered(&op, limit),
+                _ => unanswered(&op, limit),
             };
             failed.note(class, &outcome);
             outcome

@@ -147,6 +147,14 @@ impl Queues {
         None
     }
 
+    /// Returns the acts that wait to leave.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Op>> {
+        self.queues.iter().flat_map(|queue| {
+            let alone = queue.fresh.iter().chain(&queue.repeats).map(|(_, op)| op);
+            alone.chain(queue.parts.iter().flat_map(|(_, batch)| &batch.ops))
+        })
+    }
+
     /// Returns true if something is held back.
     pub(super) fn is_waiting(&self) -> bool {
         self.queues.iter().any(|queue| !queue.is_empty())
