@@ -399,14 +399,12 @@ impl Wakeful {
     }
 }
 
-/// Whoever waits hears of it at once: after a panic, too, and when the runtime shuts down.
+/// Whoever waits for what it had taken in hears of it at once: after a panic, too, and when the runtime
+/// shuts down.
 impl Drop for Actor {
     fn drop(&mut self) {
         let on_their_way = self.in_flight.values().flat_map(|request| &request.batch.ops);
-        for op in on_their_way.chain(self.queues.waiting()) {
-            let error = Error::unknown(format!("lock `{}`: its batcher is gone", op.lock));
-            op.answer(Outcome::failed(op.without_answer(), error));
-        }
+        on_their_way.chain(self.queues.waiting()).for_each(|op| op.is_lost());
     }
 }
 
@@ -621,11 +619,18 @@ mod tests {
         let limit = Duration::from_secs(3);
         let look = || handle.send(OpKind::Observe { is_first: true }, limit, limit);
         assert!(matches!(look().await.answer, Answer::Observed(_)));
+        // One on its way, and one that waits to leave.
+        store.is_silent.store(true, Ordering::Relaxed);
+        let term = TermId { token: Timestamp(7), writer: Writer::nobody() };
+        let heartbeat = OpKind::Change(Change::Heartbeat { term, looks: false });
+        let heartbeat = tokio::spawn(handle.send(heartbeat, limit, limit));
+        sleep(limit / 10).await;
         store.is_broken.store(true, Ordering::Relaxed);
         let asked = Instant::now();
         let lost = look().await;
         assert!(matches!(lost.answer, Answer::NotApplied) && lost.error.is_some(), "{lost:?}");
-        assert!(asked.elapsed() < limit, "it hears so at once");
+        assert_eq!(heartbeat.await.unwrap().answer, Answer::Unknown);
+        assert!(asked.elapsed() < limit / 2, "they hear so at once");
         assert!(!store.is_broken.load(Ordering::Relaxed), "it has panicked");
         assert!(matches!(look().await.answer, Answer::Observed(_)));
     }

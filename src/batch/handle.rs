@@ -192,7 +192,8 @@ impl BatchHandle {
         async move {
             let outcome = match timeout_at(op.deadline + GRACE, answer).await {
                 Ok(Ok(outcome)) => outcome,
-                _ => unanswered(&op, limit),
+                // It was lost with its batcher, or its time is over.
+                Ok(Err(_)) | Err(_) => unanswered(&op, limit),
             };
             failed.note(class, &outcome);
             outcome

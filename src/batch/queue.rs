@@ -16,8 +16,7 @@ const IN_FLIGHT_MAX: usize = 8;
 const REPEATS_IN_FLIGHT_MAX: usize = 4;
 /// Heartbeats that are late keep polls and begins back for so many times their patience.
 const HELD_BACK: u32 = 3;
-/// They do so no longer than that: others of the table may have a shorter lease. It is what heartbeats
-/// of the default lease do.
+/// They do so no longer than those of the default lease: others of the table may have a short one.
 const HELD_BACK_MAX: Duration = Duration::from_millis(1_500);
 /// The longest time that heartbeats gather before they leave. Tasks that wake at one tick run one
 /// after another, beside the batcher's.

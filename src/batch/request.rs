@@ -177,6 +177,11 @@ impl Op {
         }
     }
 
+    /// Notes that no answer will come: whoever waits for one hears so.
+    pub(super) fn is_lost(&self) {
+        self.way().waiting = None;
+    }
+
     /// Notes that a request carries it from now on; false if nobody waits for it any more.
     pub(super) fn leaves(&self) -> bool {
         let mut way = self.way();

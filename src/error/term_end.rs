@@ -81,8 +81,8 @@ pub enum ReleaseOutcome {
     Released,
     /// The term had ended before, and there was nothing to release.
     EndedBefore(TermEnd),
-    /// No answer within the release limit. Others may see the lock as held until its lease has run
-    /// out.
+    /// No answer within the release limit, or the loop was gone before one came. Others may see the lock
+    /// as held until its lease has run out.
     #[non_exhaustive]
     Unacknowledged {
         /// About how long that is yet.

@@ -444,7 +444,7 @@ impl<R: LockRow> Driver<R> {
             Announcement::Ended { token, reason } => {
                 let token = FencingToken::from_timestamp(token);
                 if reason != EndReason::Released {
-                    // It was over when they asked.
+                    // It was over before it could be given up.
                     self.tell_resigned(false);
                 }
                 let end = self.report.end_of(reason);

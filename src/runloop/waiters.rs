@@ -204,9 +204,15 @@ impl Waiters {
         .await
     }
 
-    /// Notes that the term is over; its caller learns that from the term.
+    /// Notes that the term is over; its caller learns that from the term. One that was just letting go
+    /// hears what becomes of the release.
     pub(crate) fn term_ended(&mut self) {
-        (self.holding, self.failure) = (None, None);
+        self.failure = None;
+        let Some(Holding { mut end, .. }) = self.holding.take() else { return };
+        end.close();
+        if let Ok(End::Release { done, .. }) = end.try_recv() {
+            self.resigning = Some(done);
+        }
     }
 
     /// Gives the term to the first caller that is still there.
@@ -233,7 +239,7 @@ impl Waiters {
             _ if began < asked => None,
             Ok(true) => Some(NotGranted::Occupied),
             // A lost race says nothing of who won it; the next poll does.
-            Ok(false) => None,
+            Ok(false) => (now > until).then_some(NotGranted::Occupied),
             Err(error) => {
                 (!error.is_interrupted() || now > until).then(|| NotGranted::Failed(error.clone()))
             }
@@ -366,6 +372,20 @@ mod tests {
             waiters.answered(&Answer::Rejected(Rejection::Changed(Some(seen))), None, false);
             waiters.settle(at(3));
             assert_eq!(answer.try_recv().is_ok(), is_held);
+        }
+    }
+
+    #[test]
+    fn a_try_that_loses_one_race_after_another_has_an_end() {
+        let mut waiters = Waiters::default();
+        let (reply, mut answer) = oneshot::channel();
+        let mode = WaitMode::Tries { asked: at(1), until: at(10) };
+        waiters.add(Waiter { mode, resign: None, reply });
+        for (now, is_over) in [(3, false), (10, false), (11, true)] {
+            waiters.poll_begins(at(2));
+            waiters.answered(&Answer::Rejected(Rejection::Changed(None)), None, false);
+            waiters.settle(at(now));
+            assert_eq!(answer.try_recv().is_ok(), is_over, "{now}");
         }
     }
 }

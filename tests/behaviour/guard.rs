@@ -453,6 +453,16 @@ async fn resigning_under_a_guard_ends_its_term() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_beside_a_resignation_hears_that_the_lock_is_free() {
+    let world = World::start().await;
+    let lock = spindle(&world, "a");
+    let guard = acquire(&lock).await;
+    let (released, resigned) = tokio::join!(guard.release(), lock.resign());
+    assert_eq!(released, ReleaseOutcome::Released);
+    assert!(resigned.unwrap() && world.is_released());
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_resigned_leaves_the_lock_to_others_though_its_callers_ask_at_once() {
     let world = World::start().await;
     let (a, b) = (spindle(&world, "a"), spindle(&world, "b"));
