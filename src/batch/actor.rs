@@ -399,12 +399,12 @@ impl Wakeful {
     }
 }
 
-/// Whoever waits for what it had taken in hears of it at once: after a panic, too, and when the runtime
-/// shuts down.
+/// Tells the callers of all acts that it had taken in, also after a panic and when the runtime shuts
+/// down.
 impl Drop for Actor {
     fn drop(&mut self) {
         let on_their_way = self.in_flight.values().flat_map(|request| &request.batch.ops);
-        on_their_way.chain(self.queues.waiting()).for_each(|op| op.is_lost());
+        on_their_way.chain(self.queues.waiting()).for_each(|op| op.lost());
     }
 }
 

@@ -476,17 +476,10 @@ mod tests {
         }
 
         fn add_as(&mut self, lock: &str, kind: OpKind, is_repeat: bool) {
-            self.add_patient(lock, kind, is_repeat, (LIMIT, PATIENCE));
+            self.add_op(Op::new(lock.into(), kind, (LIMIT, PATIENCE), is_repeat));
         }
 
-        fn add_patient(
-            &mut self,
-            lock: &str,
-            kind: OpKind,
-            is_repeat: bool,
-            limits: (Duration, Duration),
-        ) {
-            let (op, answer) = Op::new(lock.into(), kind, limits, is_repeat);
+        fn add_op(&mut self, (op, answer): (Arc<Op>, oneshot::Receiver<Outcome>)) {
             self.queues.add(op, self.now().awake);
             self.answers.push(answer);
         }
@@ -646,7 +639,7 @@ mod tests {
         let mut waiters = Waiters::none();
         // Of a lease of five minutes.
         let patience = Duration::from_secs(15);
-        waiters.add_patient("h", heartbeat(), false, (LIMIT * 30, patience));
+        waiters.add_op(Op::new("h".into(), heartbeat(), (patience * 2, patience), false));
         waiters.gather().await;
         let batch = waiters.next().unwrap();
         waiters.ended_after(&batch, Reply::Answered, patience);

@@ -177,8 +177,8 @@ impl Op {
         }
     }
 
-    /// Notes that no answer will come: whoever waits for one hears so.
-    pub(super) fn is_lost(&self) {
+    /// Notes that no answer will come, and has the caller hear so.
+    pub(super) fn lost(&self) {
         self.way().waiting = None;
     }
 

@@ -254,11 +254,6 @@ impl Guard {
             return release;
         }
         let end = self.term.ended().cloned().unwrap_or(TermEnd::Abandoned);
-        if told && end == TermEnd::LetGo {
-            // The loop is gone, and with it the answer.
-            let held_for = self.term.remaining();
-            return Released::not_acknowledged(ReleaseOutcome::Unacknowledged { held_for });
-        }
         Released::not_acknowledged(ReleaseOutcome::EndedBefore(end))
     }
 

@@ -206,7 +206,9 @@ impl<R: LockRow> Driver<R> {
         if let Some(act) = act {
             *under_way = Some(self.start(act, now));
         }
-        self.answer_resignation();
+        if !self.instance.is_releasing() {
+            self.answer_resignations(true);
+        }
         self.serve(now);
         if self.instance.has_ended() {
             self.finished = true;
@@ -416,13 +418,7 @@ impl<R: LockRow> Driver<R> {
         Some(Event::Resign { next })
     }
 
-    fn answer_resignation(&mut self) {
-        if !self.instance.is_releasing() {
-            self.tell_resigned(true);
-        }
-    }
-
-    fn tell_resigned(&mut self, has_resigned: bool) {
+    fn answer_resignations(&mut self, has_resigned: bool) {
         for done in self.resigned.drain(..) {
             // Nobody waits for the answer any more if it can't be delivered.
             let _ = done.send(has_resigned);
@@ -445,7 +441,7 @@ impl<R: LockRow> Driver<R> {
                 let token = FencingToken::from_timestamp(token);
                 if reason != EndReason::Released {
                     // It was over before it could be given up.
-                    self.tell_resigned(false);
+                    self.answer_resignations(false);
                 }
                 let end = self.report.end_of(reason);
                 self.published.ended(end.clone());
@@ -498,6 +494,10 @@ impl<R> Drop for Driver<R> {
         // A second panic would end the process, if the log had one.
         if !self.finished && is_missed && !std::thread::panicking() {
             self.report.log.loop_gone(held, self.leaving.as_ref().map(|leaving| leaving.token));
+        }
+        if let Some(leaving) = self.leaving.take() {
+            let held_for = self.held_until.since(self.settings.clock.now());
+            self.waiters.release_ended(|| leaving.outcome(held_for));
         }
     }
 }

@@ -238,7 +238,7 @@ impl Waiters {
         self.answer_tries(|asked, until| match &result {
             _ if began < asked => None,
             Ok(true) => Some(NotGranted::Occupied),
-            // A lost race says nothing of who won it; the next poll does.
+            // A lost race says nothing of who won it; the next poll does, while there is time for one.
             Ok(false) => (now > until).then_some(NotGranted::Occupied),
             Err(error) => {
                 (!error.is_interrupted() || now > until).then(|| NotGranted::Failed(error.clone()))

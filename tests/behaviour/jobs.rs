@@ -295,8 +295,7 @@ async fn a_call_that_is_told_to_end_waits_until_a_start_that_is_at_spanner_is_re
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_came_while_the_machine_was_suspended_starts_soon_after_it_wakes() {
     let world = World::start().await;
-    let machine = Arc::new(Suspendable::new());
-    let clock = spindle::simulation::clock(Arc::clone(&machine) as _);
+    let (machine, clock) = Suspendable::new();
     let (slot, asleep) = (now(&world).await + SECOND * 590, SECOND * 580);
     let job = world.lock("a").clock(clock).job();
     let waiting = tokio::spawn(run(job, slot));

@@ -880,8 +880,7 @@ fn a_task_that_blocks_its_thread_keeps_its_lease_until_that_runs_out() {
 fn a_task_that_is_aborted_once_its_lease_is_over_is_not_taken_for_one_that_blocks() {
     on_real_threads(async {
         let world = World::start().await;
-        let machine = Arc::new(Suspendable::new());
-        let clock = spindle::simulation::clock(Arc::clone(&machine) as _);
+        let (machine, clock) = Suspendable::new();
         let lock = world.table().lock(LOCK).lease(SHORT_LEASE).clock(clock).build().unwrap();
         let (tally, mut beginnings) = Tally::new();
         let cancel = CancellationToken::new();

@@ -5,7 +5,6 @@
 
 use std::cell::RefCell;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use spindle::google_cloud_spanner::client::DatabaseClient;
@@ -175,8 +174,7 @@ enum Trouble {
 async fn survives(shape: fn(Spindle, CancellationToken) -> Looping) {
     for trouble in [Trouble::Evicted, Trouble::Suspended] {
         let world = World::start().await;
-        let machine = Arc::new(Suspendable::new());
-        let clock = spindle::simulation::clock(Arc::clone(&machine) as _);
+        let (machine, clock) = Suspendable::new();
         let lock = world.table().lock(LOCK).id("a").lease(LEASE).clock(clock).build().unwrap();
         let client = Some(world.client().await);
         let seen = Some(lock.clone());

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use spindle::health::{Failing, Role};
 use spindle::simulation::{ClockId, Machine};
+use spindle::testing::Clock;
 use spindle::{CancellationToken, ReleaseOutcome, RunHandle, Spindle};
 use spindle_emulator::{Effect, Fault, Rpc};
 use tokio::runtime::Runtime;
@@ -86,8 +87,11 @@ pub struct Suspendable {
 }
 
 impl Suspendable {
-    pub fn new() -> Suspendable {
-        Suspendable { origin: tokio::time::Instant::now(), suspended: Mutex::default() }
+    /// Returns one, and its clock for a lock.
+    pub fn new() -> (Arc<Suspendable>, Clock) {
+        let origin = tokio::time::Instant::now();
+        let machine = Arc::new(Suspendable { origin, suspended: Mutex::default() });
+        (Arc::clone(&machine), spindle::simulation::clock(machine))
     }
 
     pub fn suspend(&self, time: Duration) {
@@ -105,10 +109,9 @@ impl Machine for Suspendable {
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_wakes_from_suspension_announces_its_loss_within_a_tick() {
     let world = World::start().await;
-    let machine = Arc::new(Suspendable::new());
-    let shared: Arc<dyn Machine> = Arc::clone(&machine) as _;
+    let (machine, clock) = Suspendable::new();
     let long = Duration::from_secs(100);
-    let lock = world.table().lock(LOCK).lease(long).clock(spindle::simulation::clock(shared));
+    let lock = world.table().lock(LOCK).lease(long).clock(clock);
     let a = Contender::run(lock);
     a.holds().await;
     let term = a.lock.term().unwrap();
@@ -122,9 +125,8 @@ async fn a_holder_that_wakes_from_suspension_announces_its_loss_within_a_tick() 
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_wakes_after_its_lease_has_nothing_to_resign_from() {
     let world = World::start().await;
-    let machine = Arc::new(Suspendable::new());
-    let shared: Arc<dyn Machine> = Arc::clone(&machine) as _;
-    let lock = world.table().lock(LOCK).lease(LEASE).clock(spindle::simulation::clock(shared));
+    let (machine, clock) = Suspendable::new();
+    let lock = world.table().lock(LOCK).lease(LEASE).clock(clock);
     let a = Contender::run(lock);
     a.holds().await;
     machine.suspend(LEASE * 2);

@@ -77,16 +77,12 @@ impl WriteGuard {
     pub async fn release(self) -> ReleaseOutcome {
         // Readers that have first refusal at the gate find the write lock vacant.
         let (write_lock, gate) = (self.guard.release().await, self.gate.release().await);
-        of_both(write_lock, gate)
-    }
-}
-
-/// A gate that others see as held says so, whatever came of the write lock.
-fn of_both(write_lock: ReleaseOutcome, gate: ReleaseOutcome) -> ReleaseOutcome {
-    match (write_lock, gate) {
-        (unacknowledged @ ReleaseOutcome::Unacknowledged { .. }, _) => unacknowledged,
-        (_, held @ ReleaseOutcome::Unacknowledged { .. }) => held,
-        (write_lock, _) => write_lock,
+        match (write_lock, gate) {
+            (held @ ReleaseOutcome::Unacknowledged { .. }, _) => held,
+            // Others see the gate as held, whatever came of the write lock.
+            (_, held @ ReleaseOutcome::Unacknowledged { .. }) => held,
+            (write_lock, _) => write_lock,
+        }
     }
 }
 

@@ -34,6 +34,14 @@ async fn write(lock: &RwLock) -> WriteGuard {
     timeout(EVENTUALLY, lock.write()).await.expect("it writes").unwrap()
 }
 
+/// Returns a writer that has learnt of the eviction from one of its rows.
+async fn evicted_writer(world: &World, row: &str) -> WriteGuard {
+    let writing = write(&lock(world, "a")).await;
+    world.table().evict(row).await.unwrap();
+    assert!(timeout(LEASE, writing.cancelled()).await.is_ok(), "it learns that it is to stop");
+    writing
+}
+
 /// Writes an order under the fence, and says if Spanner refused it.
 async fn is_refused(world: &World, fence: &Fence, id: &str) -> bool {
     match fence.write(&world.client().await, [order(id)]).await {
@@ -491,9 +499,7 @@ async fn who_waits_goes_before_a_later_try_of_the_same_process() {
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_loses_its_gate_is_told_and_still_alone_until_it_lets_go() {
     let world = World::start().await;
-    let writing = write(&lock(&world, "a")).await;
-    world.table().evict(GATE).await.unwrap();
-    assert!(timeout(LEASE, writing.cancelled()).await.is_ok(), "it learns that it is to stop");
+    let writing = evicted_writer(&world, GATE).await;
     let next = tokio::spawn({
         let b = lock(&world, "b");
         async move { write(&b).await }
@@ -509,9 +515,7 @@ async fn a_writer_that_loses_its_gate_is_told_and_still_alone_until_it_lets_go()
 #[tokio::test(start_paused = true)]
 async fn a_release_says_that_the_gate_is_still_held_whatever_became_of_the_write_lock() {
     let world = World::start().await;
-    let writing = write(&lock(&world, "a")).await;
-    world.table().evict(WRITE_LOCK).await.unwrap();
-    assert!(timeout(LEASE, writing.cancelled()).await.is_ok(), "it learns that it is to stop");
+    let writing = evicted_writer(&world, WRITE_LOCK).await;
     world.spanner.inject(Fault::on(Rpc::Commit).effect(Effect::Stall));
     let release = writing.release().await;
     assert!(matches!(release, ReleaseOutcome::Unacknowledged { .. }), "{release:?}");
