@@ -6,6 +6,7 @@ mod phases;
 
 pub use deploys::{FIFTH, LIFE, LOOP};
 
+use std::iter::repeat_n;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -27,25 +28,22 @@ use crate::tables::Outside;
 /// So many workers come and go beside the crew.
 const RESERVE: usize = 2;
 
-/// Every so many faults each of these was among them. A leader is met three times out of four.
-const ROUND: [(&str, Plan); 14] = [
-    ("kill", Plan::Worker(WorkerFault::Kill)),
-    ("kill", Plan::Worker(WorkerFault::Kill)),
-    ("stop-long", Plan::Worker(WorkerFault::StopLong)),
-    ("stop-long", Plan::Worker(WorkerFault::StopLong)),
-    ("stop-long", Plan::Worker(WorkerFault::StopLong)),
-    ("stop-short", Plan::Worker(WorkerFault::StopShort)),
-    ("cut", Plan::Worker(WorkerFault::Cut)),
-    ("silence", Plan::Worker(WorkerFault::Silence)),
-    ("slow", Plan::Worker(WorkerFault::Slow)),
-    ("restart", Plan::Server(ServerFault::Restart)),
-    ("outage", Plan::Server(ServerFault::Outage)),
-    ("lossy", Plan::Server(ServerFault::Lossy)),
-    ("resign", Plan::Worker(WorkerFault::Resign)),
-    ("join", Plan::Join),
+/// The faults of a round by name, each with how often it comes. A leader is met three times out of four.
+const ROUND: [(&str, usize, Plan); 11] = [
+    ("kill", 2, Plan::Worker(WorkerFault::Kill)),
+    ("stop-long", 3, Plan::Worker(WorkerFault::StopLong)),
+    ("stop-short", 1, Plan::Worker(WorkerFault::StopShort)),
+    ("cut", 1, Plan::Worker(WorkerFault::Cut)),
+    ("silence", 1, Plan::Worker(WorkerFault::Silence)),
+    ("slow", 1, Plan::Worker(WorkerFault::Slow)),
+    ("restart", 1, Plan::Server(ServerFault::Restart)),
+    ("outage", 1, Plan::Server(ServerFault::Outage)),
+    ("lossy", 1, Plan::Server(ServerFault::Lossy)),
+    ("resign", 1, Plan::Worker(WorkerFault::Resign)),
+    ("join", 1, Plan::Join),
 ];
 
-/// The faults of a round.
+/// The faults that each round has, in an order of its own.
 pub struct Faults(Vec<Plan>);
 
 impl Faults {
@@ -53,14 +51,14 @@ impl Faults {
 
     /// Returns the names by which faults are chosen.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        ROUND.chunk_by(|one, next| one.0 == next.0).map(|alike| alike[0].0)
+        ROUND.iter().map(|(name, ..)| *name)
     }
 
     /// Returns those of these names; all, if there is no name.
     pub fn of(names: &[String]) -> Faults {
         let is_meant = |name: &str| names.is_empty() || names.iter().any(|it| it == name);
-        let meant = ROUND.into_iter().filter(|(name, _)| is_meant(name));
-        Faults(meant.map(|(_, plan)| plan).collect())
+        let meant = ROUND.into_iter().filter(|(name, ..)| is_meant(name));
+        Faults(meant.flat_map(|(_, times, plan)| repeat_n(plan, times)).collect())
     }
 }
 
@@ -113,7 +111,7 @@ pub struct Nemesis<'a> {
     journal: Journal,
     random: SmallRng,
     faults: Faults,
-    /// What is left of a round.
+    /// The faults of this round that are still to come.
     round: Vec<Plan>,
     is_first_round: bool,
     next_fault: Instant,
